@@ -24,7 +24,7 @@ check-python:
     uv run ruff format --check .
     uv run mypy $(git ls-files --cached --others --exclude-standard '*.py' | grep -o '^[a-z]*/' | sort -u)
 
-# The pilot runs on Python 3.9: the checkers stand in for an interpreter that few machines still have.
+# The pilot runs on Python 3.9; `test-39` runs its tests there.
 [private]
 check-pilot:
     . scripts/versions.env && uvx --quiet "mypy@$MYPY_FOR_PYTHON_39_VERSION" --python-version 3.9 src/forestay_pilot
@@ -32,7 +32,7 @@ check-pilot:
 
 [private]
 check-shell:
-    uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash $(grep -l "^#!/bin/sh" shim/*)
+    uv run shellcheck -x $(git ls-files --cached --others --exclude-standard | xargs grep -Il -m1 '^#!/usr/bin/env bash') scripts/servers.d/*.bash $(grep -l "^#!/bin/sh" shim/* deploy/init/*/*)
 
 # Words and turns that the glossary replaced, by Vale.
 [private]
@@ -69,6 +69,18 @@ command-line:
 test *paths:
     uv run pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }} || [ $? = 5 ]
 
+# The pilot's tests on a real Python 3.9, which is fetched the first time. All but the benchmark's, which is no part of the pilot.
+test-39 *args:
+    scripts/servers install python39
+    PYTHONPATH=src:. env -u UV_LOCKED uv run --quiet --no-project --isolated --python "$(scripts/servers program python39)" --with-requirements tests/unit/pilot/python39.txt \
+      pytest -m "not live and not slow" -n 2 --dist loadfile --ignore=tests/unit/pilot/cache/test_cache_measures.py tests/unit/pilot {{ args }}
+
+# The tests that need no server on a real Python 3.13, which is fetched the first time: all, or those of a path.
+test-313 *paths:
+    scripts/servers install python313
+    UV_PROJECT_ENVIRONMENT=.venv-3.13 UV_PYTHON="$(scripts/servers program python313)" uv run --quiet --all-groups \
+      pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }}
+
 # Property tests, the simulation and the fuzzer of rules with fresh seeds, which are printed; the gate always takes the same.
 explore seed=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
     @echo "seed {{ seed }}: repeat with 'just explore {{ seed }}'"
@@ -94,6 +106,12 @@ live-measured *args:
 # What the gate shows on SQLite alone, on PostgreSQL and OpenSearch too.
 stores *args:
     eval "$(scripts/servers env)" && uv run pytest -m "other_store and not slow" -n {{ beside }} --dist loadfile tests/unit/apps/server tests/unit/bpel tests/live tests/system/tes {{ args }}
+
+# `forestay try` on the real Slurm and the real HTCondor (which wants root) after campaigns with known failures: causes and core-hours against the truth (6 minutes).
+try-batch *args:
+    scripts/servers start slurm --nodes 4
+    scripts/servers start htcondor || echo "the test on HTCondor will fail" >&2
+    eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/live/test_try_slurm.py tests/live/test_try_htcondor.py {{ args }}
 
 # Unmodified engines on the real Slurm and the real HTCondor (which wants root), through the shim and by plugins; those too that take minutes to fetch.
 # `--slurm 24.11` or `--slurm 26.05` first: what of it depends on Slurm's words, on that release, in a root file system of its own (wants root).
@@ -137,6 +155,14 @@ servers-up:
 # Stop every server that scripts/servers started.
 servers-down:
     scripts/servers stop
+
+# Random schedules in which nothing may be shared: devices of a host, seats of licences.
+exclusive *args:
+    uv run python -m tests.system.simulation.exclusive {{ args }}
+
+# A thousand real jobs on stand-in devices, while pilots are killed.
+exclusive-jobs *args:
+    uv run python -m tests.system.chaos.exclusive_jobs {{ args }}
 
 # kill -9, pauses, outages and lost answers on real processes, judged by an auditor: small (minutes) or full.
 chaos size="small" *args:
@@ -189,6 +215,10 @@ faults-stores *args:
     eval "$(scripts/servers env)" && uv run pytest -s -m slow tests/system/faults/test_own_opensearch.py tests/system/faults/test_own_postgres.py tests/system/faults/test_spoilt_ways.py tests/system/faults/test_store_states.py tests/system/faults/test_crowd.py tests/unit/pilot/staging/test_outputs.py tests/live/test_restored.py {{ args }}
     uv run python -m tests.system.linearizability 5000 --stores split
 
+# Small faults, one at a time, in the code that keeps the promises: which of them the tests notice; resumable (at most two hours), writes the table to the docs. `--page` only writes it.
+mutants *args:
+    uv run python -m tests.system.mutants {{ args }}
+
 # Train the second classifier of causes, and write its card; after a change of the labelled failures or of examples in packs.
 train-second:
     uv run python -m scripts.train_second
@@ -201,6 +231,10 @@ proof *args:
 linearizability operations="100000" *args:
     uv run pytest -q -m slow tests/system/linearizability
     uv run python -m tests.system.linearizability {{ operations }} {{ args }}
+
+# The formal model of claim, lease, generation and array steering, every state within its bounds: `full` (minutes; writes the counter-examples to the docs) or `small`, as the gate does.
+model *args:
+    uv run python -m tests.system.model {{ args }}
 
 # The claim protocol under N random schedules; `just sim-again SEED` runs one of them once more.
 sim n="10000":
@@ -275,11 +309,11 @@ findings *args:
 ci-times *args:
     uv run python scripts/ci_times.py {{ args }}
 
-# List the papers' claims that no test carries.
+# The papers' claims that the newest run of the gate has not proven; `--keep JUNIT` notes the long proofs that passed there.
 ledger *args:
     uv run python scripts/ledger.py {{ args }}
 
-# Measure: shim, neighbours, claim_efficiency, contention, scale (depth, servers, both), flow_scale, flow_suspensions, durable, start_latency, chunks, executor, lost_pilots, flow_beside, conditions, tracing, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
+# Measure: shim, neighbours, claim_efficiency, contention, scale (depth, servers, both), flow_scale, streaming, flow_suspensions, durable, start_latency, chunks, executor, lost_pilots, flow_beside, reuse_beside, conditions, tracing, rules, staging, pilots (simulate, figures, real, scale), opensearch_adapter, sql_adapter.
 bench name *args:
     eval "$(scripts/servers env)" && uv run python -m bench.{{ name }} {{ args }}
 
@@ -295,8 +329,10 @@ bench-smoke:
 # The others at such a size.
 bench-smoke-rest:
     BENCH_SMOKE=1 just bench contention --rounds 1 --jobs 1500
+    BENCH_SMOKE=1 just bench streaming --shared --elements 600 --rounds 1
     BENCH_SMOKE=1 just bench durable --shared --jobs 600 --bare 10 --rounds 1
     BENCH_SMOKE=1 just bench start_latency --shared --rounds 2
+    BENCH_SMOKE=1 just bench one_job --jobs 100 --rounds 1 --stores sqlite
     BENCH_SMOKE=1 just bench chunks --jobs 2000 --rounds 1
     BENCH_SMOKE=1 just bench tracing --jobs 200 --rounds 1
     BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
@@ -321,6 +357,16 @@ grafana *args:
 dashboard-check:
     . scripts/versions.env && GRAFANA_SCHEMA_VERSION="$GRAFANA_SCHEMA_VERSION" uv run python scripts/grafana_schema.py
 
+# Jobs in containers of the real Podman and the real Apptainer, with images of a real registry, and what a container costs; as root, three minutes. Installs what is missing.
+containers *args:
+    command -v podman skopeo runc docker-registry bwrap >/dev/null || apt-get install -y --no-install-recommends podman skopeo runc docker-registry bubblewrap
+    scripts/servers install apptainer
+    FORESTAY_TEST_APPTAINER="$(scripts/servers program apptainer)" uv run pytest -m slow tests/unit/pilot/containers {{ args }}
+
+# The CPU and wall time of a job in a container beside a bare one, in turns, by each runtime that is here.
+containers-cost *args:
+    FORESTAY_TEST_APPTAINER="$(scripts/servers program apptainer)" uv run python -m bench.containers {{ args }}
+
 # The site profile: Temporal's server and the jobs on one PostgreSQL, and a flow that is recovered on it. Builds Temporal the first time (13 CPU-minutes).
 site-profile *args:
     [ -n "${FORESTAY_TEST_TEMPORAL_SERVER:-}" ] || scripts/servers install temporal_server
@@ -338,17 +384,55 @@ sbom:
 audit *args:
     uv run python scripts/supply_chain.py audit {{ args }}
 
+# Packages for Debian 12, Debian 13 and distributions with rpm (`just packages debian12` for one), into dist/packages. Builds nfpm the first time.
+packages *targets:
+    scripts/servers install nfpm
+    uv run python scripts/packages.py {{ targets }}
+
+# The packages made twice with equal digests, and each installed into a bare root file system, started, used and removed: as root, with the README's flow in it (minutes).
+packages-test *args:
+    scripts/servers install nfpm roots temporal rpm
+    uv run pytest -s -m "slow or not slow" tests/system/installs/test_packages.py {{ args }}
+
+# The image of deploy/Containerfile, built on a local base, started with Podman, its health checked, and the README's flow run in it: as root (minutes).
+images *args:
+    scripts/servers install roots temporal podman
+    uv run pytest -s -m "slow or not slow" tests/system/installs/test_images.py {{ args }}
+
+# The conda recipe, rendered by rattler-build (fetched); conda-forge is not asked for the packages that it names.
+conda-recipe:
+    . scripts/versions.env && env -u UV_LOCKED uv run --quiet --no-project --isolated --with "py-rattler-build==$RATTLER_BUILD_VERSION" \
+      python -c 'import sys; import rattler_build as build; recipe = build.Stage0Recipe.from_file("deploy/conda/recipe.yaml"); sys.exit(len(recipe.render(build.VariantConfig(), build.RenderConfig())) != 1)'
+    uv run pytest -q tests/system/deploy/test_conda.py
+
 # A new user's first ten minutes: the README's commands in a clean environment.
 quickstart:
     eval "$(scripts/servers env)" && uv run python -m tests.system.walks.first_ten_minutes
 
+# What `pip install forestay` brings, in a clean environment: its size, and every command in it. Part of `quickstart`.
+small-install:
+    uv run python -m tests.system.walks.small_install
+
+# Two builds of the last commit, in two folders: source package and wheel with equal digests.
+equal-builds:
+    uv run python -m tests.system.walks.equal_builds
+
 # The tutorials of the docs, typed as they stand there; one of them installs Snakemake.
 tutorials *args:
-    uv run pytest -m slow tests/system/walks/test_tutorials.py {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -m slow tests/system/walks/test_tutorials.py {{ args }}
 
-# Build the pages into docs/_build/html; a warning is an error.
+# A release into a folder: changelog, signed tag, packages, lists of parts, docs, signed digests. `--dry-run FOLDER` with a test key, `--key FILE FOLDER` with the owner's.
+release *args:
+    uv run python scripts/release.py {{ args }}
+
+# The dry run of a release, with the pages that were built here, into a folder that is removed.
+release-check:
+    folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && uv run python scripts/release.py --dry-run --built-pages "$folder/release"
+
+# Build the pages into docs/_build/html, with a search; a warning is an error, and so is a link that leads nowhere.
 docs:
     uv run --group docs sphinx-build -q -W --keep-going -b html docs docs/_build/html
+    uv run python scripts/check_site.py
     @echo 'docs/_build/html/index.html' >&2
 
 # Everything, as the continuous integration does it.

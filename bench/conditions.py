@@ -80,8 +80,6 @@ def main() -> None:
         "evaluations": asked.texts * EACH,
         "erred": erred,
         "CPU µs": spent,
-        "median": middle,
-        "cel-python over forestay": ratio,
     }
     print(f"raw runs in {keep('conditions', [], figures)}", file=sys.stderr)
     reached = ratio.low >= GOAL

@@ -187,7 +187,7 @@ async def run(url: str, rounds: int, total: int) -> bool:
         }
         for arm in ("naive", "forestay")
     }
-    path = keep("contention", runs, figures)
+    path = keep("contention", runs, {})
     ours, theirs = figures["forestay"], figures["naive"]
     waste = ours["wasted writes a claim, worst round"]
     good = waste <= 0.02 and ours["claimed twice"] == 0

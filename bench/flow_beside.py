@@ -60,7 +60,7 @@ async def forestay(site: WholeSite, jobs: int, within: float, *, run: bool) -> F
     figures: Figures = {"accepted": await accepted(store, flow_run, jobs, since), "ended": None}
     await store.close()
     if run:
-        pilot = _pilot(site)
+        pilot = real_pilot(site)
         try:
             while time.monotonic() - since < within:
                 if (await site.get(f"/v1/runs/{flow_run}", "viewer"))["ended"] is not None:
@@ -73,7 +73,7 @@ async def forestay(site: WholeSite, jobs: int, within: float, *, run: bool) -> F
     return figures | {"peak": float(max(site.peaks().values()))}
 
 
-def _pilot(site: WholeSite) -> subprocess.Popen[bytes]:
+def real_pilot(site: WholeSite) -> subprocess.Popen[bytes]:
     secret = site.folder / "enrol"
     write_private(secret, site.token("enrol"))
     words = [sys.executable, "-m", "forestay", "pilot", "--server", site.urls[0], "--token-file", str(secret)]

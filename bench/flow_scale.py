@@ -267,8 +267,6 @@ def report(small: list[Figures], large: Figures, *, as_json: bool) -> None:
         "small": [asdict(other_figures) for other_figures in small],
         "goals": goals,
     }
-    if middle is not None:
-        figures["cost"] = large.cpu_a_job / statistics.median(other_figures.cpu_a_job for other_figures in small)
     keep(f"flow_scale_{large.jobs}", [], figures)
     if as_json:
         print(orjson.dumps(figures).decode())
@@ -276,7 +274,8 @@ def report(small: list[Figures], large: Figures, *, as_json: bool) -> None:
         for other_figures in [*small, large]:
             print("\n".join(lines(other_figures)))
         if middle is not None:
-            print(f"CPU a job at {large.jobs} is {figures['cost']:.2f} × that at {middle.jobs} (goal ≤ 1.25)")
+            cost = large.cpu_a_job / statistics.median(other_figures.cpu_a_job for other_figures in small)
+            print(f"CPU a job at {large.jobs} is {cost:.2f} × that at {middle.jobs} (goal ≤ 1.25)")
     missed = [name for name, reached in goals.items() if not reached]
     print(
         f"flow_scale: {'reached' if not missed else 'not reached: ' + '; '.join(missed)}",

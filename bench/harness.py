@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
+import shlex
 import statistics
 import subprocess
 import sys
@@ -12,9 +14,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 TICKS = os.sysconf("SC_CLK_TCK")
+EARLIER = "earlier"
+"""Where a result has the other executions of its commit."""
+OWN = [f":(exclude,top){path}" for path in ("bench/results", "docs/reference/proof.md", "docs/reference/proof-*.svg")]
+TASKS = {
+    "tests.system.chaos": "just chaos",
+    "tests.system.faults": "just faults",
+    "tests.system.hostile": "just hostile",
+    "tests.system.matrix.pattern_cost": "just pattern-costs",
+    "tests.system.metadata": "just metadata-value",
+}
+"""Modules with a task of their own."""
 
 
 @dataclass(slots=True)
@@ -135,30 +149,57 @@ def keep(
     *,
     smoke: bool = False,
 ) -> Path:
-    """Write the raw pairs beside the figures. What a smoke run measured is no result, and is kept apart.
+    """Keep one execution: its raw runs and figures, beside earlier ones of the same commit; those of other commits are replaced.
 
+    A `Ratio` among the figures is not written: the report computes it from the runs. What a smoke run measured is no result, and is kept apart.
     `known` is what is known of a run that was not made just now, or not by this commit.
     """
     place = RESULTS / ".smoke" if smoke or os.environ.get("BENCH_SMOKE") else RESULTS
     place.mkdir(exist_ok=True)
     path = place / f"{name}.json"
-    body = {
+    body: dict[str, Any] = {
         "benchmark": name,
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": command(),
         "commit": commit(),
         "load": round(os.getloadavg()[0], 1),
         "machine": {"cores": os.cpu_count(), "kernel": os.uname().release},
-        "figures": {key: asdict(value) if isinstance(value, Ratio) else value for key, value in figures.items()},
+        "figures": {key: value for key, value in figures.items() if not isinstance(value, Ratio)},
         "runs": [asdict(run) for run in runs],
     } | dict(known or {})
-    path.write_text(json.dumps(body, indent=1) + "\n")
+    before = json.loads(path.read_text()) if path.exists() else {}
+    earlier = [
+        execution
+        for execution in ({key: value for key, value in before.items() if key != EARLIER}, *before.get(EARLIER, []))
+        if execution.get("digest") and execution["commit"] == body["commit"]
+    ]
+    body["digest"] = digest(body)
+    path.write_text(json.dumps(body | ({EARLIER: earlier} if earlier else {}), indent=1) + "\n")
     return path
+
+
+def digest(execution: Mapping[str, object]) -> str:
+    """Of all that one execution left: what was changed by hand since is noticed."""
+    plain = {key: value for key, value in execution.items() if key not in ("digest", EARLIER)}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def command() -> str:
+    """What was typed, in the words of the docs."""
+    if given := os.environ.get("FORESTAY_BENCH_COMMAND"):
+        return given
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    module = spec.name.removesuffix(".__main__") if spec else Path(sys.argv[0]).name
+    words = TASKS.get(module) or (
+        f"just bench {module.removeprefix('bench.')}" if module.startswith("bench.") else f"python -m {module}"
+    )
+    return shlex.join([*words.split(), *sys.argv[1:]])
 
 
 def commit() -> str:
     """What was measured: the last commit, with a plus where files differ from it; nothing where there is no repository.
 
-    Results of other benchmarks are no difference: several are measured one after the other on one commit.
+    Results of other benchmarks, and the page that shows them, are no difference: several are measured one after the other on one commit.
     """
 
     def git(*words: str) -> str:
@@ -166,7 +207,7 @@ def commit() -> str:
         return subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
 
     name = git("rev-parse", "--short=9", "HEAD").strip()
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)bench/results")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", *OWN)
     return f"{name}+" if name and changed else name
 
 

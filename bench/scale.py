@@ -252,22 +252,17 @@ async def run(args: argparse.Namespace) -> bool:
     lines = []
     good = True
     all_runs: list[Run] = []
-    figures: dict[str, object] = {}
     if args.law in ("depth", "both"):
         ratio, runs = await depth(args.url, args.few, args.many, args.jobs, args.rounds)
         all_runs += runs
-        p99 = {run.arm: run.facts["claim p99"] for run in runs}
-        figures["cost at many over cost at few"] = ratio
-        figures["claim p99, seconds"] = p99
         good &= ratio <= 1.25
         lines.append(f"CPU per job at {args.many} queued is {ratio:.2f} × that at {args.few} (goal ≤ 1.25)")
     if args.law in ("servers", "both"):
         ratio, runs = await servers(args.url, args.queued, args.jobs, args.rounds, args.servers)
         all_runs += runs
-        figures["cost with several servers over cost with one"] = ratio
         good &= 0.85 <= ratio <= 1.15
         lines.append(f"with {args.servers} servers {ratio:.2f} × that with one (goal 0.85 to 1.15)")
-    path = keep(f"scale_{args.law}", all_runs, figures)
+    path = keep(f"scale_{args.law}", all_runs, {})
     print(f"raw runs in {path}", file=sys.stderr)
     print(f"scale: {'; '.join(lines)}: {'reached' if good else 'not reached'}")
     return good

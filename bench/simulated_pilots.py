@@ -41,6 +41,8 @@ class Pilots:
     session: aiohttp.ClientSession
     failing: dict[str, Any] | None = None
     """How every first attempt ends; None: well."""
+    outputs: bool = False
+    """Every job commits a manifest, so that others may refer to its outputs."""
     together: int = 0
     """So many claims are held before the first of them ends, all at once; 0: none waits for another."""
     claimed: int = 0
@@ -107,7 +109,9 @@ class Pilots:
     async def _end(self, known: _Known, claims: list[dict[str, Any]]) -> None:
         named = ("job", "generation", "attempt", "claim")
         ends = [
-            {name: claim[name] for name in named} | (self.failing if self.failing and claim["attempt"] == 1 else END)
+            {name: claim[name] for name in named}
+            | (self.failing if self.failing and claim["attempt"] == 1 else END)
+            | ({"manifest": _manifest(claim)} if self.outputs else {})
             for claim in claims
         ]
         while ends:
@@ -147,6 +151,12 @@ class Pilots:
             except (aiohttp.ClientError, TimeoutError):
                 pass
             await asyncio.sleep(random.uniform(0.1, 0.3))
+
+
+def _manifest(claim: dict[str, Any]) -> dict[str, Any]:
+    """What a job says that it has left: no file is behind it."""
+    folder = f"{claim['tenant']}/{claim['job']}/{claim['generation']}.{claim['attempt']}.{claim['claim'][:8]}"
+    return {"path": f"/out/{folder}/manifest.json", "sha256": "0" * 64, "files": 1, "bytes": 2}
 
 
 @dataclass(slots=True)

@@ -164,7 +164,6 @@ async def main() -> None:
         ratio = paired([statistics.median(ours)], [statistics.median(bare)]).median
         each = paired(ours, bare)
         last = [sorted(values)[int(0.99 * (len(values) - 1))] for values in (ours, bare)]
-        figures[arm] = {"p50 over p50": ratio, "pairs": str(each), "p99": last}
         lines.append(
             f"to the {arm} p50 {1000 * statistics.median(ours):.1f} ms (p99 {1000 * last[0]:.0f}), bare {1000 * statistics.median(bare):.1f} ms "
             f"(p99 {1000 * last[1]:.0f}): {ratio:.2f} ×, in pairs {each}"
@@ -172,7 +171,6 @@ async def main() -> None:
         reached = reached or (arm == "claim" and each.high <= GOAL)
     if "parsl" in took:
         trip, each = statistics.median(took["parsl"]), paired(took["claim"], took["parsl"])
-        figures["claim over parsl"] = each
         lines.append(f"Parsl's round trip {1000 * trip:.1f} ms: to the claim {each} × (goal ≤ {BESIDE_PARSL:g})")
     path = keep(args.name, [], figures)
     print(f"raw runs in {path}", file=sys.stderr)

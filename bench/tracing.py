@@ -120,7 +120,7 @@ async def main() -> None:
     notification_channel.terminate()
     middle = {arm: statistics.median(each) for arm, each in seen.items()}
     ratios = {f"{arm} over none": paired(seen[arm], seen["none"]) for arm in ("off", "on")}
-    path = keep("tracing", [], {"CPU µs a job": seen, "median": middle, **ratios})
+    path = keep("tracing", [], {"CPU µs a job": seen})
     print(f"raw runs in {path}", file=sys.stderr)
     print(
         f"tracing: {middle['none']:.0f} µs of CPU a job for a claim and an end; {ratios['off over none']} × as it is wired without a notification channel, "

@@ -41,6 +41,7 @@ NAMES = {
     "RunDetailsOut": "RunDetails",
     "RunHistoryEventOut": "RunHistoryEventJson",
     "RunOut": "RunJson",
+    "RunWaitOut": "RunWaitJson",
     "SpecificationIn": "SpecificationJson",
     "SpecificationOut": "StoredSpecificationJson",
     "StartedOut": "StartedRunJson",
@@ -50,6 +51,7 @@ NAMES = {
     "TaskOut": "TaskJson",
     "ToldIncidentOut": "ToldIncident",
     "WinnerOut": "WinnerJson",
+    "WhyRunOut": "WhyRun",
 }
 """What the description calls them, and what the client does."""
 PARTIAL = {"EndingOut"}

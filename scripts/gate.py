@@ -34,11 +34,14 @@ from scripts.gate_results import (  # noqa: E402 - the path comes first
     results_folder,
     save_table,
 )
+from scripts.ledger import RUN  # noqa: E402
 
 LIMIT = 85 * 60
 """Seconds; below the 90 minutes after which a run is cut off without a word."""
-SLOW = 1.7
+SLOW, VERY_SLOW = 1.7, 2.4
 """So many times as slow as the machine for which limits are written: from here on tests wait for processors instead of for their conditions."""
+HUNG = "-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true"
+"""Seconds after which a test is ended with the stacks of its threads: one that never returns would take every later tier's time, and leave no name."""
 REPEATS = 2
 """Failed tests that are repeated in one run."""
 UNSTEADY = ROOT / "tests" / "unsteady.txt"
@@ -59,10 +62,14 @@ PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
         (Tier("servers", "just servers-up"), Tier("chromium", CHROMIUM)),
         (Tier("check", "just check"), Tier("pages-build", "just pages")),
     ),
-    ((Tier("unit", "just test", is_pytest=True),),),
+    ((Tier("unit", "just test", is_pytest=True), Tier("pilot-39", "just test-39", is_pytest=True)),),
     (
         (Tier("live-beside", "just live-beside", is_pytest=True),),
-        (Tier("docs", "just docs"), Tier("quickstart", "just quickstart")),
+        (
+            Tier("release", "just release-check"),
+            Tier("quickstart", "just quickstart"),
+            Tier("model", "just model small"),
+        ),
     ),
     (
         (Tier("live-pairs", "just live-pairs", is_pytest=True),),
@@ -116,9 +123,8 @@ class Gate:
         for phase in PHASES:
             # Before each phase: a machine that shares its processors with others is slow at times.
             times_slower = slowness()
-            is_slow = times_slower > SLOW
-            os.environ["FORESTAY_BESIDE"] = "3" if is_slow else "4"
-            if is_slow:
+            os.environ["FORESTAY_BESIDE"] = "4" if times_slower <= SLOW else "3" if times_slower <= VERY_SLOW else "2"
+            if times_slower > SLOW:
                 print(f"\n{times_slower:.1f} times slower than the reference: fewer tests side by side", flush=True)
             lanes = [
                 threading.Thread(target=self._run_lane, args=(lane,), kwargs={"shown": number == 0})
@@ -150,7 +156,7 @@ class Gate:
         cache = f".pytest_cache/{tier.name}"
         failures = ROOT / cache / "v/cache/lastfailed"
         failures.unlink(missing_ok=True)
-        options = f"-o cache_dir={cache} --junitxml={self.results / tier.name}.xml" if tier.is_pytest else ""
+        options = f"{HUNG} -o cache_dir={cache} --junitxml={self.results / tier.name}.xml" if tier.is_pytest else ""
         code, cpu = self._execute(tier.name, tier.command, options, shown=shown)
         result = {0: "passed", 124: "out of time"}.get(code, f"FAILED ({code})")
         if code and tier.is_pytest:
@@ -159,7 +165,7 @@ class Gate:
                 may_repeat = 0 < len(failed) <= self._repeats_left
                 self._repeats_left -= len(failed) if may_repeat else 0
             if may_repeat:
-                again = f"-o cache_dir={cache} --junitxml={self.results / tier.name}.again.xml --last-failed --last-failed-no-failures none"
+                again = f"{HUNG} -o cache_dir={cache} --junitxml={self.results / tier.name}.again.xml --last-failed --last-failed-no-failures none"
                 code, more = self._execute(tier.name, f"{tier.command} -n 0", again, shown=shown)
                 cpu += more
                 if code == 0:
@@ -272,6 +278,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="forestay-servers-", ignore_cleanup_errors=True) as servers:
         Path(servers).chmod(0o755)
         os.environ["FORESTAY_SERVERS_DIR"] = servers
+        os.environ[RUN] = str(results)
         try:
             passed = gate.run()
         finally:

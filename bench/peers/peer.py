@@ -48,6 +48,14 @@ def environment_of(name: str) -> list[str]:
     return [*words, *(word for value in WANTED[name] for word in ("--with", value))]
 
 
+def installed(name: str, folder: Path) -> Path:
+    """The commands of a peer, installed into a folder: whoever times a command must not time uv."""
+    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
+    python = folder / "bin" / "python"
+    subprocess.run(["uv", "pip", "install", "--quiet", "--python", str(python), *WANTED[name]], check=True)
+    return folder / "bin"
+
+
 class Peer:
     """A module of this package that runs in a peer's environment, and answers."""
 

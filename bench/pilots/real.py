@@ -257,8 +257,6 @@ async def measure(args: argparse.Namespace) -> bool:
     ours = [outcome for outcome in outcomes if outcome.arm == "look-ahead"]
     figures = {
         "pilots": HOSTS * SLOTS, "hosts": HOSTS, "file": FILE, "computing": args.computing,
-        "over bound, look-ahead": round(statistics.median(outcome.over_bound for outcome in ours), 3) if ours else None,
-        "worst over bound, look-ahead": round(max(real_outcome.over_bound for real_outcome in ours), 3) if ours else None,
         "worst off the simulation": round(max(abs(real_outcome.off) for real_outcome in outcomes), 3),
         "median off the simulation": round(statistics.median(abs(real_outcome.off) for real_outcome in outcomes), 3),
         "rows": [asdict(real_outcome) for real_outcome in outcomes],

@@ -20,7 +20,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-from bench.harness import keep
+from bench.harness import command, keep
 from bench.pilots.caches import JOB_SPACE, SPACE
 from bench.pilots.draws import CONDITIONS, ORDER, Draws, uniform
 from bench.pilots.kernel import CHAIN, MERGE, SPLIT, Kernel, make
@@ -102,7 +102,7 @@ def simulate(
     least = kernel.bound(SHAPES[workload], first, many, pilots, seed, luck, zeros("d", first))
     return {
         "workload": workload, "jobs": many, "pilots": pilots, "condition": condition, "seed": seed,
-        "makespan": makespan, "over bound": makespan / least, "hit ratio": hits / reads, "storage reads": from_storage, "reads": reads,
+        "makespan": makespan, "bound": least, "hit ratio": hits / reads, "storage reads": from_storage, "reads": reads,
         "evicted": evicted, "events": events, "cpu": round(cpu, 3), "jobs a second": round(many / max(cpu, 1e-9)),
         "claims a second": many / makespan, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }  # fmt: skip
@@ -136,7 +136,10 @@ def compiled(args: argparse.Namespace) -> bool:
         "condition": args.condition,
         "no_keep": args.no_keep,
     }
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+        "FORESTAY_BENCH_COMMAND": command(),
+    }
     done = subprocess.run(
         [*words, "python", "-m", "bench.pilots.scale_arrays", json.dumps(asked)], cwd=ROOT, env=environment, check=False
     )
@@ -159,7 +162,7 @@ def run(made: tuple[Kernel, Any], asked: dict[str, Any]) -> bool:
             far = " ".join(f"{name} {value:+.4f}" for name, value in row.get("off", {}).items())
             sys.stderr.write(
                 f"  {workload} {row['jobs']:>9} jobs {pilots:>6} pilots {row['cpu']:>8.1f} s CPU {row['jobs a second']:>8}/s {row['memory'] >> 20:>5} MiB"
-                f"  × {row['over bound']:.4f}  hits {row['hit ratio']:.4f}  {far}\n"
+                f"  × {row['makespan'] / row['bound']:.4f}  hits {row['hit ratio']:.4f}  {far}\n"
             )
     figures = {"agree": agreed, "load": os.getloadavg()[0], "rows": rows}
     if not asked["no_keep"]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
 
-from bench.harness import paired
+from bench.harness import Ratio, paired
 from bench.pilots.plot import BLUE, GREEN, ORANGE, Bars, bars
-from bench.report.results import ratio, result, when
+from bench.report.results import (
+    COMMANDS,
+    Fields,
+    compare,
+    compare_costs,
+    costs,
+    counting,
+    facts,
+    rates,
+    ratio,
+    result,
+    when,
+    whole,
+)
 
-Figures = dict[str, Any]
 PEERS = {"parsl": "Parsl HTEX", "dask": "Dask", "celery": "Celery", "dbos": "DBOS"}
 NAMES = {"forestay": "Forestay", "snakemake": "Snakemake", **PEERS}
 KEPT = {
@@ -26,56 +36,64 @@ KEPT = {
 }
 
 
-def over(figures: Figures, peer: str) -> Figures | None:
-    """How many times as fast we are as a peer, on the same store where it has one."""
-    return next(
-        (
-            figures[f"{ours} over {peer}"]
-            for ours in ("forestay", "forestay on postgres")
-            if f"{ours} over {peer}" in figures
-        ),
-        None,
-    )
+BUNDLED, ONE_EACH = {"": "forestay", "dbos": "forestay on postgres"}, "forestay, one each"
 
 
-def executors(figures: Figures) -> tuple[str, bool]:
-    fields = {words: over(figures, name) for name, words in PEERS.items()}
-    text = "; ".join(f"{ratio(each)} × {words}" for words, each in fields.items() if each)
-    return text, min(each["low"] for each in fields.values() if each) >= 3
+def over(kept: Sequence[Fields], peer: str) -> Ratio | None:
+    """How many times as fast bundled calls are as a peer's, on the same store where it has one."""
+    ours = BUNDLED.get(peer, BUNDLED[""])
+    known = all(rates(fields, ours) and rates(fields, peer) for fields in kept)
+    return compare(kept, ours, peer) if known and peer != ours else None
 
 
-def lost_pilots(figures: Figures) -> tuple[str, bool]:
-    """With leases of a minute, as in the campaigns, and with short ones where these were tried too."""
-    short = result("lost_pilots")
-    tried = [figures, *([short["figures"]] if short else [])]
+def executors(kept: Sequence[Fields]) -> tuple[str, bool]:
+    """One call a job first: that is what the others do too. Bundles are told apart."""
+    single = {words: compare(kept, ONE_EACH, name) for name, words in PEERS.items()}
+    bundled = {words: each for name, words in PEERS.items() if (each := over(kept, name))}
     text = "; ".join(
-        f"leases of {each['silence, seconds']} s: runs again {median(_known(each['equal']['forestay']['killed'], each)):.1f} s after a kill ({each['worst']['killed, seconds']:.1f} at most), "
-        f"{median(_known(each['equal']['forestay']['silent'], each)) / each['silence, seconds']:.2f} leases after the last heartbeat ({each['worst']['silent, leases']:.2f} at most)"
-        for each in tried
+        f"{what}: {', '.join(f'{ratio(each)} × {words}' for words, each in of.items())}"
+        for what, of in (("one call a job", single), ("bundled", bundled))
     )
-    good = all(each["worst"]["killed, seconds"] <= 1 and each["worst"]["silent, leases"] <= 1.25 for each in tried)
-    return text, good
+    reached = all(each.low >= 1 for each in single.values()) and all(each.low >= 3 for each in bundled.values())
+    return text, reached
 
 
-def latency(figures: Figures) -> str:
-    """Our way to the claim beside Parsl's round trip; where it was not tried with the rest, from its own run."""
-    found_result = result("start_latency_parsl")
-    each = figures.get("claim over parsl") or (found_result and found_result["figures"]["claim over parsl"])
-    if not each:
+def lost_pilots(kept: Sequence[Fields]) -> tuple[str, bool]:
+    """With leases of a minute, as in the campaigns, and with short ones where these were tried too."""
+    tried = [fields["figures"] for fields in [*kept, *counting("lost_pilots")]]
+    text, good = [], True
+    for figures in tried:
+        silence = figures["silence, seconds"]
+        killed, silent = (_known(figures["equal"]["forestay"][what], figures) for what in ("killed", "silent"))
+        good = good and max(killed) <= 1 and max(silent) <= 1.25 * silence
+        text.append(
+            f"leases of {silence} s: runs again {median(killed):.1f} s after a kill ({max(killed):.1f} at most), "
+            f"{median(silent) / silence:.2f} leases after the last heartbeat ({max(silent) / silence:.2f} at most)"
+        )
+    return "; ".join(text), good
+
+
+def latency() -> str:
+    """Our way to the claim beside Parsl's round trip, from its own execution."""
+    kept = [fields for fields in counting("start_latency_parsl") if "parsl" in fields["figures"]["seconds"]]
+    if not kept:
         return ""
-    text = f" ({when(found_result)})" if found_result and "claim over parsl" not in figures else ""
-    return f"; {ratio(each)} × Parsl's round trip, goal ≤ 4{text}"
+    taken = [fields["figures"]["seconds"] for fields in kept]
+    each = whole([paired(seconds["claim"], seconds["parsl"]) for seconds in taken])
+    return f"; {ratio(each)} × Parsl's round trip, goal ≤ 4 ({when(kept[0])})"
 
 
 def conditions() -> str:
     """One condition beside cel-python's, for whom that was asked."""
-    found_result = result("conditions")
-    if found_result is None:
+    kept = counting("conditions")
+    if not kept:
         return ""
-    figures = found_result["figures"]
+    taken = [fields["figures"]["CPU µs"] for fields in kept]
+    each = whole([paired(spent["cel-python"], spent["forestay"]) for spent in taken])
+    ours, theirs = (median([cost for spent in taken for cost in spent[arm]]) for arm in ("forestay", "cel-python"))
     return (
-        f"; one condition {figures['median']['forestay']:.1f} µs, cel-python's {figures['median']['cel-python']:.0f}: "
-        f"{ratio(figures['cel-python over forestay'])} × (goal ≥ 300; `just bench conditions`, {when(found_result)})"
+        f"; one condition {ours:.1f} µs, cel-python's {theirs:.0f}: "
+        f"{ratio(each)} × (goal ≥ 300; `just bench conditions`, {when(kept[0])})"
     )
 
 
@@ -91,14 +109,19 @@ def breadth_missing() -> str:
     )
 
 
-def commits(figures: Figures) -> tuple[str, bool]:
+def commits(kept: Sequence[Fields]) -> tuple[str, bool]:
+    """Counted over all campaigns."""
+    lost, duplicates, unrecorded, jobs, kills = (
+        sum(fields["figures"][what] for fields in kept)
+        for what in ("lost", "duplicates", "unrecorded", "jobs", "kills")
+    )
     return (
-        f"{figures['lost']} lost, {figures['duplicates']} undetected duplicates, {figures['unrecorded']} unrecorded attempts in {figures['jobs']:,} jobs and {figures['kills']:,} kills",
-        figures["jobs"] >= 10**6 and not (figures["lost"] or figures["duplicates"] or figures["unrecorded"]),
+        f"{lost} lost, {duplicates} undetected duplicates, {unrecorded} unrecorded attempts in {jobs:,} jobs and {kills:,} kills",
+        jobs >= 10**6 and not (lost or duplicates or unrecorded),
     )
 
 
-def campaign() -> dict[str, Any] | None:
+def campaign() -> Fields | None:
     """The largest campaign that has left a result."""
     return next(filter(None, (result(f"chaos_{size}") for size in ("release", "full"))), None)
 
@@ -106,7 +129,7 @@ def campaign() -> dict[str, Any] | None:
 def campaign_sentence() -> str:
     found_campaign = campaign()
     if found_campaign is None or found_campaign["figures"]["jobs"] < 100_000:
-        before = "" if found_campaign is None else f" ({commits(found_campaign['figures'])[0]}; {when(found_campaign)})"
+        before = "" if found_campaign is None else f" ({commits([found_campaign])[0]}; {when(found_campaign)})"
         return f"The campaign of 100,000 jobs (`just chaos release`) was not completed yet; the largest completed one had 10,000 jobs{before}, see [benchmarks](benchmarks.md)."
     figures = found_campaign["figures"]
     deaths, silences = figures["death to release, seconds"], figures["silence to release, leases"]
@@ -134,7 +157,7 @@ def campaign_sentence() -> str:
     )
 
 
-def _known(each: list[float | None], figures: Figures) -> list[float]:
+def _known(each: list[float | None], figures: Fields) -> list[float]:
     """Times, with those that were not waited for as long as they were waited for."""
     return [figures["within"] if took is None else took for took in each]
 
@@ -169,63 +192,55 @@ def _flows_table() -> Iterator[str]:
     yield ""
 
 
-def _in_time(took: float | None, figures: Figures) -> str:
+def _in_time(took: float | None, figures: Fields) -> str:
     return f"not within {figures['within']:.0f}" if took is None else f"{took:.1f}"
 
 
 def _executors_table() -> Iterator[str]:
     found_result, many = result("executor"), result("executor_100000")
     naps = {length: result(f"executor_naps_{length}") for length in ("100ms", "1s")}
-    if found_result is None or "CPU ms a call" not in found_result["figures"]:
+    if found_result is None:
         return
-    figures = found_result["figures"]
+    kept, figures = counting("executor"), found_result["figures"]
     yield from (
         "### Executors side by side",
         "",
         (
-            f"Two workers each, {figures['calls']:,} calls per round, alternating; {when(found_result)}. Processor time is that of client, servers and workers together, of DBOS and of Forestay on PostgreSQL without PostgreSQL's own; "
-            "on a machine with other work it varies less than calls per second. Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
+            f"Two workers each, {figures['calls']:,} calls per round (*one each* a tenth of them), alternating; `{COMMANDS['executor']}`; {when(found_result)}. Processor time is that of client, servers and workers together, of DBOS and of Forestay on PostgreSQL without PostgreSQL's own; "
+            "on a machine with other work it varies less than calls per second. *Faster by* compares bundled calls: up to 32 share a job; *one each* is what one call a job and a request does, and is slower than each of the others.  Celery's Redis writes nothing to its disk. DBOS runs its calls in threads of one process. *Utilisation* is the share of two workers' time that tasks of 100 ms and of 1 s fill."
         ),
         "",
         "| executor | calls and results are | calls per second | processor ms per call | Forestay is faster by | in processor time by | 10⁵ calls, per second | utilisation, 100 ms | 1 s |",
         "| --- | --- | --: | --: | --- | --- | --: | --: | --: |",
     )
-    for name, each in figures["rates"].items():
-        times = over(figures, name)
+    for name in dict.fromkeys(run["arm"] for run in found_result["runs"]):
+        times = over(kept, name)
         yield (
-            f"| {PEERS.get(name, name)} | {KEPT.get(name, '–')} | {median(each):,.0f} | {figures['CPU ms a call'][name]:.2f} | {ratio(times) if times else '–'} | {_processor(found_result, name)} | {_at_once(many, name)} | "
+            f"| {PEERS.get(name, name)} | {KEPT.get(name, '–')} | {median(rates(found_result, name)):,.0f} | {1e3 * median(costs(found_result, name)):.2f} | {ratio(times) if times else '–'} | {_processor(kept, name)} | {_at_once(many, name)} | "
             f"{_used(naps['100ms'], name)} | {_used(naps['1s'], name)} |"
         )
     yield from ("", *_said_of(("10⁵ calls", many), ("tasks of 100 ms", naps["100ms"]), ("of 1 s", naps["1s"])))
 
 
-def _processor(fields: dict[str, Any], name: str) -> str:
+def _processor(kept: Sequence[Fields], name: str) -> str:
     """How many times our processor time a call a peer's is, in pairs."""
-    ours = "forestay on postgres" if name == "dbos" else "forestay"
-    spent = {
-        who: [sum(run["cpu"].values()) / run["operations"] for run in fields["runs"] if run["arm"] == who]
-        for who in (name, ours)
-    }
-    if name == ours or len(spent[name]) != len(spent[ours]):
-        return "–"
-    return ratio(asdict(paired(spent[name], spent[ours])))
+    ours = BUNDLED.get(name, BUNDLED[""])
+    return "–" if name == ours else ratio(compare_costs(kept, name, ours))
 
 
-def _at_once(fields: dict[str, Any] | None, name: str) -> str:
+def _at_once(fields: Fields | None, name: str) -> str:
     if fields is None:
         return "–"
     if name in fields["figures"]["given up after"]:
         return f"not within {fields['figures']['given up after'][name]:.0f} s"
-    return f"{fields['figures']['rates'][name][0]:,.0f}" if name in fields["figures"]["rates"] else "–"
+    return f"{rates(fields, name)[0]:,.0f}" if rates(fields, name) else "–"
 
 
-def _used(fields: dict[str, Any] | None, name: str) -> str:
-    return (
-        f"{fields['figures']['utilisation'][name]:.3f}" if fields and name in fields["figures"]["utilisation"] else "–"
-    )
+def _used(fields: Fields | None, name: str) -> str:
+    return f"{median(used):.3f}" if fields and (used := facts(fields, name, "utilisation")) else "–"
 
 
-def _said_of(*runs: tuple[str, dict[str, Any] | None]) -> Iterator[str]:
+def _said_of(*runs: tuple[str, Fields | None]) -> Iterator[str]:
     text = "; ".join(f"{words}: {when(run)}" for words, run in runs if run)
     if text:
         yield from (f"{text[0].upper()}{text[1:]}.", "")
@@ -269,14 +284,14 @@ def _lost_table() -> Iterator[str]:
     )
 
 
-def _spread(each: list[float | None], figures: Figures) -> str:
+def _spread(each: list[float | None], figures: Fields) -> str:
     if all(took is None for took in each):
         return f"not within {figures['within']:.0f}"
     known = _known(each, figures)
     return f"{median(known):.1f}, {max(known):.1f} ({len(each)})"
 
 
-def _once(took: float | None, figures: Figures) -> str:
+def _once(took: float | None, figures: Fields) -> str:
     return f"not within {figures['within']:.0f}" if took is None else f"{took:.1f}"
 
 
@@ -284,18 +299,18 @@ def pictures() -> Iterator[tuple[str, str]]:
     found_result = result("executor")
     if found_result is None:
         return
-    rates = found_result["figures"]["rates"]
     names = {
-        "forestay": ("Forestay, each call on disk", BLUE),
+        "forestay": ("Forestay, bundled, each call on disk", BLUE),
+        "forestay, one each": ("Forestay, one call a job", "#9ecae1"),
         "parsl": ("Parsl HTEX, in memory", ORANGE),
         "dask": ("Dask, in memory", GREEN),
         "celery": ("Celery, in memory", "#8c6bb1"),
         "dbos": ("DBOS, each call on disk", "#7f7f7f"),
     }
     series = [
-        Bars(words, [median(rates[name])], [(max(rates[name]) - min(rates[name])) / 2], colour)
+        Bars(words, [median(each)], [(max(each) - min(each)) / 2], colour)
         for name, (words, colour) in names.items()
-        if name in rates
+        if (each := rates(found_result, name))
     ]
     yield (
         "proof-executors.svg",

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import fmean
 
 from bench.pilots.plot import GREY, SKY, Bars, bars
-from bench.report.results import percent, result, when
+from bench.report.results import Fields, percent, result, when
+
+
+def _means(loads: list[Fields], *, metadata: bool) -> dict[str, float]:
+    """Over all loads of one arm."""
+    own = [load for load in loads if load["metadata"] is metadata]
+    return {name: fmean(load[name] for load in own) for name in own[0] if name != "metadata"}
 
 
 def section() -> Iterator[str]:
@@ -14,7 +21,7 @@ def section() -> Iterator[str]:
         return
     seen, load = found_result["figures"]["diagnosis"], found_result["figures"]["mixed load"]
     log, own = seen["log"], seen["own lines"]
-    informed, blind = load["with"], load["without"]
+    informed, blind = (_means(found_result["figures"]["loads"], metadata=each) for each in (True, False))
     yield from (
         "## What the metadata buys",
         "",
@@ -28,8 +35,8 @@ def section() -> Iterator[str]:
         "",
         "| characters to read, mean | without | with | less |",
         "| --- | --: | --: | --: |",
-        f"| the stored log | {log['without']:.0f} | {log['with']:.0f} | {percent(log['less'])} |",
-        f"| only the lines of the failure | {own['without']:.0f} | {own['with']:.0f} | {percent(own['less'])} |",
+        f"| the stored log | {log['without']:.0f} | {log['with']:.0f} | {percent(1 - log['with'] / log['without'])} |",
+        f"| only the lines of the failure | {own['without']:.0f} | {own['with']:.0f} | {percent(1 - own['with'] / own['without'])} |",
         "",
         f"The cause was right in {percent(seen['right'])}, unknown in {percent(seen['unknown'])}; in {percent(seen['nothing to read'])} nothing has to be read. It was recorded {1e3 * seen['seconds until on record']:.0f} ms after the report. The patterns were written with knowledge of these failures;",
         "[on unseen failures](../explanation/cause-boundaries.md), 88 % were right.",
@@ -56,7 +63,7 @@ def pictures() -> Iterator[tuple[str, str]]:
     found_result = result("metadata_value")
     if found_result is None:
         return
-    load = found_result["figures"]["mixed load"]
+    load = {arm: _means(found_result["figures"]["loads"], metadata=arm == "with") for arm in ("with", "without")}
     groups = {"completed": "all jobs", "wide_completed": "jobs that need scratch", "urgent_in_time": "urgent, in time"}
     series = [
         Bars(word, [100 * load[arm][name] for name in groups], [0.0] * len(groups), colour)

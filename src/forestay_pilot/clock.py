@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from datetime import datetime, timezone
 
+# Linux's number for it: a Python that was built on an old system does not name it.
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 7)
+
 
 def steady() -> float:
     """Seconds that never jump, and that also pass while the machine sleeps.
 
     ``time.monotonic`` stands still during a suspend; a lease does not.
     """
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(_BOOTTIME)
 
 
 def stamp(at: float) -> str:

@@ -18,12 +18,15 @@ from forestay_pilot.claims.completion_queue import CompletionQueue
 from forestay_pilot.claims.lifetime import Lifetime
 from forestay_pilot.claims.log_orders import LogOrders
 from forestay_pilot.claims.slot import Slot
+from forestay_pilot.containers.container_cleanup import remove_containers
+from forestay_pilot.containers.image_store import ImageStore
 from forestay_pilot.link.channel import ServerChannel
 from forestay_pilot.link.heartbeat_sender import HeartbeatSender
-from forestay_pilot.link.held_claims import QUANTITIES, ClaimInHand, HeldClaims
+from forestay_pilot.link.held_claims import QUANTITIES, ClaimInHand, HeldClaims, SentRequest
 from forestay_pilot.link.identity import PilotIdentity
 from forestay_pilot.link.lease import PilotLease
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
+from forestay_pilot.process.devices import Device, HostDevices
 from forestay_pilot.process.guard_link import GuardLink
 from forestay_pilot.process.payload import ClaimedJob, PayloadOutcome, Surroundings
 from forestay_pilot.process.slot_end import TIME_OVER, TOLD_TO_STOP, make_completion, unbegun
@@ -66,6 +69,8 @@ class PilotSettings:
     cache: CacheSettings | None = None
     share: str | None = None  # the address at which cached files are served to other hosts; closed unless given
     surroundings: Surroundings = field(default_factory=Surroundings)
+    devices: list[Device] = field(default_factory=list)
+    features: dict[str, str] = field(default_factory=dict)
 
 
 class EnrolmentRefusedError(Exception):
@@ -91,9 +96,14 @@ class PilotProcess:
             ),
             on_enrolled=lambda answer: self._cache.told(answer),
         )
+        self._devices = HostDevices(settings.devices)
         self._resources = {quantity: settings.resources.get(quantity, 0) for quantity in QUANTITIES}
         self._held = HeldClaims(
-            slots=settings.slots, batch=settings.batch, resources=self._resources, calls=settings.calls
+            slots=settings.slots,
+            batch=settings.batch,
+            resources=self._resources,
+            calls=settings.calls,
+            devices=self._devices,
         )
         self.signals = 0
 
@@ -130,6 +140,9 @@ class PilotProcess:
         )
         self._ends = CompletionQueue(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
+        containers = self._settings.surroundings.containers
+        remove_containers(containers.podman, folder.abandoned)
+        self._images = ImageStore(containers)
         self._identity.tell(self._cache.registration())
         try:
             enrolled_at = self._enrol()
@@ -207,13 +220,15 @@ class PilotProcess:
             draining=self._draining.is_set,
             on_staged=self._say_begun,
             cache=self._cache,
+            devices=self._devices,
+            images=self._images,
             told_to_go=lambda: self.signals > 0,
             enough_time=self._lifetime.enough_for,
         )
 
     def _registration(self) -> dict[str, Any]:
         settings = self._settings
-        return {
+        registration = {
             "host": settings.host,
             "site": settings.site,
             "slots": settings.slots,
@@ -222,9 +237,14 @@ class PilotProcess:
             "batch_job": settings.batch_job,
             "version": __version__,
             "launch": settings.launch,
-            "runtimes": ["apptainer"] if settings.surroundings.apptainer else [],
+            "runtimes": settings.surroundings.containers.names,
             "nonce": secrets.token_hex(16),  # with it, and only with it, a lost registration may be asked for again
         }
+        if settings.features:
+            registration["features"] = settings.features
+        if settings.devices:
+            registration["devices"] = [device.to_dict() for device in settings.devices]
+        return registration
 
     def _enrol(self) -> float | None:
         wait = 0.2
@@ -262,13 +282,11 @@ class PilotProcess:
             return 1 << 30
         return self._settings.max_jobs - self._held.taken_in
 
-    def _on_claimed(self, jobs: list[ClaimedJob]) -> None:
+    def _on_claimed(self, jobs: list[ClaimedJob], request: SentRequest) -> None:
         # An answer that lay in its socket while this process was stopped is old: what it brings is handed back.
-        welcome = self._lease.good() and not self._draining.is_set()
-        added = self._held.add(jobs, queue=welcome)
+        welcome = self._lease.unbroken(request.sent) and not self._draining.is_set()
+        self._hand_back(self._held.add(jobs, request, queue=welcome))
         log.debug("claimed %d", len(jobs))
-        if not welcome:
-            self._hand_back(added)
 
     def _hand_back(self, unstarted: list[ClaimInHand]) -> None:
         for held in unstarted:

@@ -77,7 +77,16 @@ def _any_flow_ref(dice: random.Random) -> FlowRef | None:
     if dice.random() < 0.5:
         return None
     run, work = dice.choice(["c1", "c2", ODD_TEXTS[1]]), dice.choice(["align@1", "loop@1/2/align@3"])
-    return FlowRef(run, work, "f" * 64, dice.choice([-1, 3]), dice.randrange(9), dice.choice([0, 9, 9]), "r.json")
+    return FlowRef(
+        run,
+        work,
+        "f" * 64,
+        dice.choice([-1, 3]),
+        dice.randrange(9),
+        dice.choice([0, 9, 9]),
+        "r.json",
+        prompt=dice.random() < 0.3,
+    )
 
 
 def _any_job(dice: random.Random) -> JobDocument:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
@@ -14,14 +15,16 @@ from typing import Any
 
 import httpx
 from tests import servers
+from tests.speed import typical
 from tests.system.chaos.processes import Child, free_port
 
 from forestay.adapters.private_file import write_private
 from forestay.apps.config.settings import load
 from forestay.apps.operations.tokens import make_token
 
-LEASE = 2
-PATIENCE = 12.0
+LEASE = max(2, math.ceil(2 * typical(20)))
+"""Seconds: two where processes get a processor when they want one, and longer where they wait for it."""
+PATIENCE = LEASE + 10.0
 """Seconds of silence after which a pilot with this lease is given up: the lease and ten seconds."""
 
 

@@ -40,11 +40,19 @@ def invoke(operation: str, name: str, job: str = "") -> str:
     return f'{text}<invoke name="{name}" partnerLink="jobs" operation="{operation}" inputVariable="ask" outputVariable="got"/>'
 
 
+async def patterns(site: RunSite, run: str) -> set[str]:
+    """The patterns of submission of a run's jobs."""
+    await site.server.refresh()
+    person = site.server.person("viewer", tenant=TENANT)
+    return {job["patterns"][0] for job in (await person.get("/v1/jobs", params={"run": run})).json()["jobs"]}
+
+
 async def test_a_job_is_run_and_its_end_is_the_answer(site: RunSite) -> None:
     run = await start(site, job_process(invoke("run", "a", "first") + invoke("run", "b", "second")))
     end = await site.result(run)
     assert end == {"outcome": "completed", "outputs": {"start": {"body": "completed"}}, "reason": ""}
     assert site.ran == ["a", "b"]
+    assert await patterns(site, run) == {"synchronous"}
 
 
 async def test_a_definition_in_the_message_is_run(site: RunSite) -> None:
@@ -78,18 +86,21 @@ async def test_submit_and_poll(site: RunSite) -> None:
     end = await site.result(run)
     assert end["outputs"] == {"start": {"body": "completed"}}
     assert site.ran == ["a"]
+    assert await patterns(site, run) == {"polling"}
 
 
 async def test_submit_and_be_told(site: RunSite) -> None:
     run = await start(site, job_process(REGISTERED))
     assert (await site.result(run))["outputs"] == {"start": {"body": "completed"}}
     assert site.ran == ["a"]
+    assert await patterns(site, run) == {"notification"}
 
 
 async def test_fire_and_forget(site: RunSite) -> None:
     site.fate = lambda _claim: BAD
     run = await start(site, job_process(invoke("forget", "a", "first"), state="'sent'"))
     assert (await site.result(run))["outputs"] == {"start": {"body": "sent"}}
+    assert await patterns(site, run) == {"fire-and-forget"}
 
 
 async def test_what_is_given_up_is_cancelled(site: RunSite) -> None:

@@ -1,4 +1,4 @@
-"""Failures of a run's jobs on a real Temporal and a real store: a rule that is added while the run waits lets it go on, and the next one needs nobody."""
+"""Failures of a run's jobs on a real Temporal and a real store: a rule that is added while the run waits releases it, and the next one needs nobody."""
 
 from __future__ import annotations
 

@@ -302,6 +302,7 @@ async def test_a_key_is_one_run_and_an_old_stamp_starts_nothing(domains: Domains
     assert unknown.runs == {}
 
 
+@pytest.mark.ledger("P0-27")
 async def test_good_bye_stops_what_was_sent(domains: Domains) -> None:
     peer, calls, who = await domains.peer(), domains.line.calls, Caller(TENANT, "ada")
     domains.line.cut = True

@@ -222,14 +222,14 @@ async def test_remove_task_ends_its_path(site: RunSite) -> None:
     assert job.state is State.CANCELLED
 
 
-@pytest.mark.ledger("P1-10")
+@pytest.mark.ledger("P1-10", "P1-20")
 async def test_remove_run_ends_the_run(site: RunSite) -> None:
     run = await begun(site)
     await done(site, await incident_of(site, run), steer("remove", ActionTarget.RUN))
     assert (await site.ended(run)).state == "removed"
 
 
-@pytest.mark.ledger("P1-10")
+@pytest.mark.ledger("P1-10", "P1-20")
 async def test_remove_all_runs_ends_every_run_of_the_flow(site: RunSite) -> None:
     text = show()
     runs = [await begun(site, text) for _ in range(3)]
@@ -349,7 +349,7 @@ async def test_restart_runs_the_task_again_with_the_data_of_its_start(site: RunS
     assert (await site.ended(run)).state == "completed"
 
 
-@pytest.mark.ledger("P1-14", "P0-19")
+@pytest.mark.ledger("P1-14", "P0-19", "P1-20")
 async def test_force_complete_counts_as_success_and_the_path_goes_on(site: RunSite) -> None:
     run = await begun(site)
     await done(site, await incident_of(site, run), steer("force-complete"))
@@ -695,10 +695,10 @@ async def test_rollback_compensates_the_run(site: RunSite) -> None:
     assert site.ran == ["book", "show", "book"]
 
 
-async def test_what_an_installation_cannot_do_is_refused_in_words(site: RunSite) -> None:
+async def test_what_a_domain_without_others_cannot_do_is_refused_in_words(site: RunSite) -> None:
     run, _ = await faulted(site)
     incident = await incident_of(site, run, kind=ExceptionType.ABORT)
     await launch(site, incident, Resubmit(Resubmission.OTHER_DOMAIN))
-    assert "cannot resubmit other-domain" in await stands(site, incident, IncidentState.HELD)
+    assert "there is no other domain" in await stands(site, incident, IncidentState.HELD)
     client = await site.engine.client()
     assert (await client.get_workflow_handle(run_name(incident.id, 1)).result())["state"] == "failed"

@@ -124,7 +124,8 @@ async def test_the_job_of_a_pilot_that_dies_runs_again_in_seconds(site: RunningS
     returned_story = await story(ada, job)
     assert events(returned_story) == ["create", "claim", "release", "claim", "complete"]
     claimed_again = moment(returned_story["story"][3])
-    assert claimed_again - died < clock_limit(5.0)
+    # A server that was itself held up doubts for ten seconds what it sees.
+    assert claimed_again - died < clock_limit(5.0) + 10
     assert await published(ada, job) == "0.2"
 
 

@@ -117,6 +117,11 @@ def replicas(here: Room, file: str) -> dict[str, bool]:
     return {replica["element"]: replica["bad"] for replica in reply["replicas"]}
 
 
+def until_replicas(here: Room, file: str, bad: dict[str, bool]) -> None:
+    """What a pilot says of replicas is noted beside the end of its job, not before."""
+    until(lambda: replicas(here, file) == bad, f"the replicas of {file} to be {bad}")
+
+
 @pytest.mark.ledger("P0-12")
 def test_a_killed_server_is_passed_over_for_another_replica(here: Room, elements: Elements) -> None:
     file = name()
@@ -132,7 +137,7 @@ def test_a_killed_server_is_passed_over_for_another_replica(here: Room, elements
         here.client.submit([cast(NewJob, {})], spec)
         shown = ended(here)
     assert shown["attempt"] == 1, "the pilot went on to the other replica by itself"
-    assert replicas(here, f"lfn:/both/{file}") == {CLOUD: False, NEAR: True}
+    until_replicas(here, f"lfn:/both/{file}", {CLOUD: False, NEAR: True})
 
 
 @pytest.mark.ledger("P0-12")

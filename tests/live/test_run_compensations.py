@@ -69,15 +69,14 @@ async def test_the_stack_survives_kills(tmp_path: Path) -> None:
     async with runs_site("postgresql", tmp_path) as site:
         campaign = Campaign(site)
         counts = await campaign.undisturbed()
-        for kill in (
-            Kill("orchestrator.activity.submit_jobs:after", counts["orchestrator.activity.submit_jobs:after"] - 3),
-            Kill("server.store.write:after", counts["server.store.write:after"] - 6),
-            Kill(
-                "orchestrator.run.signal_workflow:before",
-                counts["orchestrator.run.signal_workflow:before"] - 4,
-                temporal=True,
-            ),
+        for point, back, temporal in (
+            ("orchestrator.activity.submit_jobs:after", 3, False),
+            ("server.store.write:after", 6, False),
+            ("orchestrator.run.signal_workflow:before", 4, True),
         ):
-            assert await campaign.kill(kill), f"nothing came to {kill}"
+            # A busy machine tells of several jobs at once, so that the last passes need not come: then it is killed earlier.
+            for nth in range(counts[point] - back, counts[point] // 2, -3):
+                if await campaign.kill(Kill(point, nth, temporal)):
+                    break
         assert campaign.report.wrong == []
         assert campaign.report.kills == {"orchestrator": 1, "server": 1, "temporal": 1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import httpx
@@ -106,6 +106,14 @@ async def jobs(site: RunSite, run: str) -> list[tuple[str, str]]:
     return [(job["name"], job["state"]) for job in jobs]
 
 
+async def _within(run: str, listed: Callable[[], Awaitable[list[str]]]) -> bool:
+    return run in await listed()
+
+
+async def _without(run: str, listed: Callable[[], Awaitable[list[str]]]) -> bool:
+    return run not in await listed()
+
+
 async def under_way(site: RunSite, *names: str) -> None:
     """Wait until jobs of these names run; the site must hold them back."""
 
@@ -132,6 +140,28 @@ async def test_a_failed_task_is_submitted_again(site: RunSite) -> None:
     assert (await site.ended(run)).state == "completed"
     # Another job of the same task; the one that failed stays as it is.
     assert await jobs(site, run) == [("first", "failed"), ("first", "completed"), ("second", "completed")]
+
+
+@pytest.mark.finding("F-D1")
+async def test_a_run_that_waits_for_somebody_is_listed_with_who_can_let_it_go_on(site: RunSite) -> None:
+    site.fate = fails_once(site, "first")
+    run = await site.start(HELD)
+    await site.task_is(run, "first", "faulted")
+    person = site.server.person("viewer", tenant=TENANT)
+
+    async def held() -> list[str]:
+        answer = (await person.get("/v1/runs", params={"state": "suspended,held"})).json()
+        return [found["id"] for found in answer["runs"]]
+
+    await until(lambda: _within(run, held), "the run to be listed")
+    assert (await person.get("/v1/inbox")).json()["held_runs"] >= 1
+    (wait,) = (await person.get(f"/v1/runs/{run}")).json()["waits"]
+    assert (wait["task"], wait["who"]) == ("first", "ada or an operator")
+    assert wait["command"] == f"forestay runs retry {run[:8]} first"
+    await obeyed(site, run, "redo", "first")
+    assert (await site.ended(run)).state == "completed"
+    assert (await person.get(f"/v1/runs/{run}")).json()["waits"] == []
+    await until(lambda: _without(run, held), "the run to be listed no longer")
 
 
 @pytest.mark.ledger("P1-36")

@@ -21,7 +21,7 @@ from forestay.client.api import calls, incident_calls
 from forestay.client.api.answers import FINAL, STATES, WELL
 from forestay.client.transport.errors import ApiError, ClientError, NotAllowed, Unavailable
 from snakemake_executor_plugin_forestay.earlier_work import folder_name, place_of, properties_of, work_of
-from snakemake_executor_plugin_forestay.needs import needs
+from snakemake_executor_plugin_forestay.needs import container_of, needs
 from snakemake_executor_plugin_forestay.server_link import ServerLink
 from snakemake_executor_plugin_forestay.settings import ExecutorSettings
 from snakemake_executor_plugin_forestay.words import why
@@ -136,6 +136,8 @@ class Executor(RemoteExecutor):
             },
             "priority": max(-1000, min(1000, int(getattr(job, "priority", 0) or 0))),
         }  # fmt: skip
+        if image := container_of(job) or self._given.container:
+            wanted["specification"]["container"] = image
         if self._given.team:
             wanted["team"] = self._given.team
         (accepted,) = self._link.surely(calls.submit([cast("NewJob", wanted)]))

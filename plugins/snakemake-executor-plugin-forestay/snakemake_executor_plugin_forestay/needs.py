@@ -32,6 +32,12 @@ def needs(job: JobExecutorInterface) -> ResourcesJson:
     return resources_json
 
 
+def container_of(job: JobExecutorInterface) -> str:
+    """The image that a rule asks for by its resource; empty for none."""
+    value = job.resources.get("forestay_container")
+    return value if isinstance(value, str) else ""
+
+
 def _amount(value: object, unit: int = 1) -> int:
     """A number of units, or 0: what is no positive number says nothing."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:

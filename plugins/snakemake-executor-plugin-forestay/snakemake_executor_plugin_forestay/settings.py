@@ -31,6 +31,13 @@ class ExecutorSettings(ExecutorSettingsBase):
             "choices": ["fail", "hold"],
         },
     )
+    container: Optional[str] = field(  # noqa: UP045
+        default=None,
+        metadata={
+            "help": "The image that every job runs in: Snakemake itself must be in it, or be on a folder that the pilots mount. A rule's resource `forestay_container` names another.",
+            "env_var": True,
+        },
+    )
     patience: Optional[int] = field(  # noqa: UP045
         default=DAY,
         metadata={

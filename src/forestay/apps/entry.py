@@ -62,3 +62,11 @@ def main() -> None:
     except PortError as error:
         sys.stderr.write(f"forestay: {error}\n")
         sys.exit(6 if isinstance(error, Transient) else 1)
+    except ModuleNotFoundError as error:
+        from forestay.apps.extras import missing_extra
+
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        sys.stderr.write(f"forestay: {missing}\n")
+        sys.exit(1)

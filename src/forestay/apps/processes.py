@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 
 from forestay.apps.cli import ADMIN, START
 from forestay.apps.cli.lazy_commands import CommandGroup, Entry, built
+from forestay.apps.extras import require
 from forestay.apps.hidden_modules import hidden
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def server(
     verbose: Verbose = False,
 ) -> None:
     """Run a server. It serves the HTTP interface and the web pages, hands out jobs and takes results. Several may run on one store."""
+    require("server", "server")
     from forestay.apps.deferred_models import models_deferred
 
     _logs(verbose=verbose)
@@ -82,6 +85,7 @@ def reconciler(
     verbose: Verbose = False,
 ) -> None:
     """Run a reconciler. It handles orphaned jobs, due retries, alerts and notifications. Several may run on one store."""
+    require("reconciler", "server")
     _logs(verbose=verbose)
     from forestay.apps.config.settings import load
     from forestay.apps.reconciler.process import run_reconciler
@@ -91,6 +95,7 @@ def reconciler(
 
 def orchestrator(store: Store = None, temporal: Temporal = None, verbose: Verbose = False) -> None:
     """Run an orchestrator. It runs flows on Temporal. Any number may run."""
+    require("orchestrator", "server", "flows")
     _logs(verbose=verbose)
     from forestay.apps.config.settings import load
     from forestay.apps.orchestrator.process import run_orchestrator
@@ -197,6 +202,7 @@ def token(
     out: Annotated[Path | None, typer.Option(help="Write it to this file, readable only by you.")] = None,
 ) -> None:
     """Create a token, signed with this machine's signing key."""
+    require("token", "server")
     from forestay.adapters.private_file import write_private
     from forestay.apps.config.settings import load
     from forestay.apps.operations.tokens import make_token
@@ -222,6 +228,7 @@ def dev(
     verbose: Verbose = False,
 ) -> None:
     """Run everything on this machine, to try it out. Server, orchestrator, reconciler, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
+    require("dev", "server", "flows")
     _logs(verbose=verbose, audit=verbose)
     from forestay.apps.config.settings import load
     from forestay.apps.dev.process import run_dev
@@ -272,8 +279,10 @@ def send_test_notification(
     import json
 
     from forestay.apps.config.settings import load
-    from forestay.apps.operations.notification_test import channel_named, send_test
     from forestay.ports.errors import PortError, Transient
+
+    require("notifications test", "server")
+    from forestay.apps.operations.notification_test import channel_named, send_test
 
     settings = load()
     channel = channel_named(settings, name)
@@ -298,6 +307,7 @@ def restored(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Record that the store was restored from a backup. Run it before anything is started on the store: every claim that pilots may still hold is fenced off."""
+    require("restored", "server")
     import asyncio
 
     from forestay.apps.config.settings import load
@@ -330,6 +340,7 @@ def prune(
 
     forestay prune --older-than 30d --dry-run
     """
+    require("prune", "server")
     import asyncio
     import json
 
@@ -370,15 +381,20 @@ def prune(
 def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio
 
-    import uvloop
+    run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
+    with suppress(
+        ModuleNotFoundError
+    ):  # it comes with the extra `server`; a watcher has little to do and works without it
+        import uvloop
 
+        run = uvloop.run
     # Windows hold thousands of documents that stay for seconds; to go through them after every 700 new objects, as the
     # collector does by default, is a good part of what reading them costs. What is there now stays: it is never looked at.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
     try:
-        uvloop.run(work)
+        run(work)
     except asyncio.CancelledError:
         sys.exit(130)
 

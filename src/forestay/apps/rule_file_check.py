@@ -1,4 +1,4 @@
-"""Reads a file of rules and checks its conditions too, without a server."""
+"""Reads a file of rules and checks its conditions too, without a server, where CEL is installed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from forestay.domain.rules.context import Context
 from forestay.formats.rules.rule_file import RuleFile, read_rule_file
 
 
-def check_rule_file(text: str) -> RuleFile:
-    """The file with every problem that a server would find, but for playbooks and rules that only the server knows."""
-    from forestay.adapters.cel.conditions import CelConditions
+def check_rule_file(text: str, *, server_follows: bool = False) -> RuleFile:
+    """The file with every problem that a server would find, but for playbooks and rules that only the server knows.
+
+    ``server_follows``: a server is given the rules next, so without CEL its answer says what is wrong with conditions.
+    """
+    try:
+        from forestay.adapters.cel.conditions import CelConditions
+    except ModuleNotFoundError:
+        if not server_follows:
+            raise
+        return read_rule_file(text)
 
     conditions = CelConditions()
 

@@ -1,6 +1,6 @@
 """What a Python flow imports: an ``async`` function whose jobs are awaited, with loops and ``if`` as they are."""
 
-from forestay.flows.api import checkpoint, files, gather, job, lines, now, restored, scatter
+from forestay.flows.api import ask, checkpoint, files, gather, job, lines, now, restored, scatter, wait_for
 from forestay.flows.function import flow
 from forestay.flows.results import Ended, JobFailed, Output
 
@@ -8,6 +8,7 @@ __all__ = [
     "Ended",
     "JobFailed",
     "Output",
+    "ask",
     "checkpoint",
     "files",
     "flow",
@@ -17,4 +18,5 @@ __all__ = [
     "now",
     "restored",
     "scatter",
+    "wait_for",
 ]

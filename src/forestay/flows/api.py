@@ -9,8 +9,11 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from forestay.domain.flows.definition.ask_check import check_ask
 from forestay.domain.flows.definition.flow import Compensation, Deadline, Task, WhenFailed
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
+    AwaitPattern,
     Dimension,
     FilesOf,
     JobPattern,
@@ -47,8 +50,8 @@ _OUTPUT = re.compile(r"tasks\.([A-Za-z_][A-Za-z0-9_-]*)\.outputs\.[A-Za-z_][A-Za
 def job(name: str, command: Command, **fields: Any) -> PendingWork:
     """Begin a job; ``await`` what this returns for its end. `JobFailed` is raised there if it ends badly.
 
-    The fields are those of a task in YAML: ``inputs``, ``outputs``, ``result``, ``environment``, ``max_attempts``, ``retry_wait``, ``when_exhausted``, ``effects``,
-    ``expected_runtime``, ``priority``, ``labels``, ``wait``, ``deadline``, ``when_failed`` (``hold``: it waits for a person instead of failing) and ``compensate``; and
+    The fields are those of a task in YAML: ``inputs``, ``outputs``, ``result``, ``environment``, ``max_attempts``, ``retry_wait``, ``when_exhausted``, ``container``, ``effects``,
+    ``expected_runtime``, ``priority``, ``labels``, ``wait``, ``deadline``, ``when_failed`` (``hold``: it waits for a person instead of failing) ``compensate`` and ``action``; and
     of its resources ``cpus``, ``memory``, ``disk``, ``gpus``, ``wall``. A name that was used before gets a number.
     """
     return _begin(name, command, {}, 0, fields)
@@ -74,6 +77,57 @@ def scatter(
     if not over:
         raise ValueError(f"scatter {name}: give the values, for example {{'seed': range(10)}}")
     return _begin(name, command, over, tolerate, fields)
+
+
+def ask(
+    name: str,
+    title: str,
+    *,
+    text: str = "",
+    form: Mapping[str, Any] | None = None,
+    who: str | Sequence[str] = AskPattern("").who,
+    default: Mapping[str, Any] | None = None,
+    deadline: str | int | None = None,
+) -> PendingWork:
+    """Ask a person; ``await`` what this returns, and its ``result`` is the answer by the names of the form's fields.
+
+    The fields are those of a question in YAML. At the deadline ``default`` is the answer; without one `JobFailed` is raised.
+    """
+    at = flow_context()
+    _check_name(name)
+    pattern = AskPattern(
+        title=_literal(title),
+        text=_literal(text),
+        form=dict(form or {}),
+        who=(who,) if isinstance(who, str) else tuple(who),
+        default=default,
+    )
+    seconds = None if deadline is None else Deadline(duration_of(deadline))
+    task = Task(at.name_for(name), pattern, deadline=seconds)
+    wrong = [f"{problem.where}: {problem.message}" for problem in check_ask(task, pattern, (name,))]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return at.begin(task)
+
+
+def wait_for(
+    name: str,
+    event: str,
+    *,
+    key: str = "",
+    default: Mapping[str, Any] | None = None,
+    deadline: str | int | None = None,
+) -> PendingWork:
+    """Wait for an event from outside; ``await`` what this returns, and its ``result`` is the event's data.
+
+    At the deadline ``default`` counts; without one `JobFailed` is raised.
+    """
+    at = flow_context()
+    _check_name(name)
+    if default is not None and deadline is None:
+        raise ValueError(f"{name}: the default counts at the deadline; give a deadline")
+    seconds = None if deadline is None else Deadline(duration_of(deadline))
+    return at.begin(Task(at.name_for(name), AwaitPattern(event, _literal(key), default), deadline=seconds))
 
 
 async def gather(*works: Awaitable[T] | Iterable[Awaitable[T]]) -> list[T]:
@@ -112,12 +166,11 @@ def _begin(
     name: str, command: Command, over: Mapping[str, Iterable[object] | Listing], tolerate: int, fields: Any
 ) -> PendingWork:
     at = flow_context()
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a valid task name: at most 100 letters, digits, '_' and '-'")
+    _check_name(name)
     dimensions = tuple(Dimension(variable, _source(name, variable, values)) for variable, values in over.items())
     wanted = dict(fields)
     deadline, when_failed = wanted.pop("deadline", None), wanted.pop("when_failed", "fail")
-    undo = wanted.pop("compensate", None)
+    undo, action = wanted.pop("compensate", None), str(wanted.pop("action", ""))
     texts = _Texts(at, frozenset(over) | ({"index"} if over else frozenset()))
     task = Task(
         name=at.name_for(name),
@@ -125,10 +178,16 @@ def _begin(
         scatter=dimensions,
         tolerate=tolerate,
         compensation=None if undo is None else _compensation(name, undo, texts),
+        action=action,
         deadline=None if deadline is None else Deadline(duration_of(deadline)),
         when_failed=WhenFailed(when_failed),
     )
     return at.begin(task)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a valid task name: at most 100 letters, digits, '_' and '-'")
 
 
 def _source(name: str, variable: str, values: Iterable[object] | Listing) -> Source:
@@ -139,6 +198,11 @@ def _source(name: str, variable: str, values: Iterable[object] | Listing) -> Sou
     if isinstance(values, range):
         return RangeOf(values.start, values.stop, values.step)
     if isinstance(values, str | Mapping | set | frozenset):
+        if isinstance(values, str) and values.startswith("${tasks."):
+            raise TypeError(
+                f"scatter {name}: {variable} is an output of another job; the files are known only when its jobs begin. "
+                "Scatter over the results of that job, over lines(path), or write this part as a flow in YAML"
+            )
         kind = type(values).__name__
         raise TypeError(f"scatter {name}: {variable} must be a list or a range, not a {kind}")
     members = tuple(values)
@@ -224,6 +288,7 @@ def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> J
         inputs=texts.by_name(take.pop("inputs", {})),
         outputs=texts.by_name(take.pop("outputs", {})),
         result=str(take.pop("result", "")),
+        container=texts(str(take.pop("container", ""))),
         effects=Effects(take.pop("effects", Effects.INTERNAL)),
         retry=RetryPolicy(
             int(take.pop("max_attempts", 1)),
@@ -234,6 +299,8 @@ def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> J
         priority=int(take.pop("priority", 0)),
         labels=texts.by_name(take.pop("labels", {})),
         wait=bool(take.pop("wait", True)),
+        requires=str(take.pop("requires", "")),
+        licences={str(name): int(seats) for name, seats in take.pop("licences", {}).items()},
     )
     if take:
         raise TypeError(f"{name}: a job has no {', '.join(sorted(take))}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from forestay.domain.flows.commands import Command
 from forestay.domain.flows.definition.flow import Task
-from forestay.domain.flows.definition.flow_pattern import JobPattern
+from forestay.domain.flows.definition.flow_pattern import AskPattern, AwaitPattern, JobPattern
 from forestay.domain.flows.execution.flow_run import FlowRun, TaskInstance
 from forestay.domain.flows.execution.grown import WELL, add_task, forget_ended, take_end
 from forestay.flows.flow_context import PendingWork
@@ -120,7 +120,6 @@ class FlowContextBase(ABC):
         if end.done():
             return
         pattern = self.flow_run.plan.tasks[instance.task].task.pattern
-        assert isinstance(pattern, JobPattern)  # noqa: S101 - a function asks for nothing else
         if instance.state not in WELL:
             reason = instance.reason or f"it was {instance.state.value}"
             refuse(
@@ -128,6 +127,10 @@ class FlowContextBase(ABC):
                 JobFailed(instance.id, reason, exit_code=instance.exit_code, bad=instance.bad, count=instance.count),
             )
             return
+        if isinstance(pattern, AskPattern | AwaitPattern):
+            end.set_result(Ended(instance.id, instance.state.value, dict(instance.outputs)))
+            return
+        assert isinstance(pattern, JobPattern)  # noqa: S101 - a function asks for nothing else
         outputs = Outputs(instance.id, tuple(pattern.outputs))
         counts = instance.well, instance.bad, instance.count
         self.hear(

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.calls.runner import RESULT_FILE
 from forestay_pilot.calls.warm_runner import ROOM, RunnerStartError, WarmRunner, runner_key
+from forestay_pilot.link.held_claims import wants
+from forestay_pilot.process.devices import HostDevices
+from forestay_pilot.process.guarded_payload import DEVICE_HELD
 from forestay_pilot.process.payload import BadClaimError, ClaimedJob, PayloadOutcome, Surroundings
 from forestay_pilot.process.slot_end import EXECUTING, STOPPED, killed_from_outside, make_completion, unbegun
 from forestay_pilot.staging.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
@@ -61,6 +64,7 @@ class WarmCalls:
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
         cache: PilotCache,
+        devices: HostDevices | None = None,
     ) -> None:
         self._on_staged = on_staged
         self._cache = cache
@@ -79,12 +83,14 @@ class WarmCalls:
         self._todo: deque[ClaimInHand] = deque()
         self._sent: deque[tuple[ClaimInHand, int, int]] = deque()  # with the bytes and the number of each
         self._runner: WarmRunner | None = None
+        self._devices = devices if devices is not None else HostDevices([])
 
     def close(self) -> None:
         """Let go of the runner."""
         runner, self._runner = self._runner, None
         if runner is not None:
             runner.close()
+            self._devices.give_back(runner.devices)
 
     def run(self, burst: list[ClaimInHand], deliver: Deliver, flush: Callable[[], None]) -> None:
         """Carry out calls that may share a runner; each end is delivered as it comes, and flushed before a longer wait."""
@@ -107,13 +113,23 @@ class WarmCalls:
                 self._deliver(todo.popleft(), deliver, PayloadOutcome(), **start_facts(refused))
             else:
                 self._run_on(runner, todo, again, deliver, flush)
+                if runner.devices:
+                    self.close()  # its devices are for others to use until a call wants them again
 
     def _ready(self, job: ClaimedJob) -> WarmRunner:
         runner = self._runner
         if runner is not None and runner.alive and runner.key == runner_key(job):
             return runner
         self.close()
-        self._runner = WarmRunner(job, self._guard, self._folder, self._surroundings)
+        taken = self._devices.take(wants(job, "gpus")) if self._devices else []
+        if taken is None:
+            raise RunnerStartError(PayloadOutcome(stopped_for=DEVICE_HELD))
+        bound = self._devices.environment(taken)
+        try:
+            self._runner = WarmRunner(job, self._guard, self._folder, self._surroundings, taken, bound)
+        except BaseException:
+            self._devices.give_back(taken)
+            raise
         return self._runner
 
     def _run_on(
@@ -201,6 +217,7 @@ class WarmCalls:
     def _begin(self, runner: WarmRunner, held: ClaimInHand, number: int) -> None:
         """The runner turns to this call, now or in a moment."""
         self._held.begin(held)
+        held.devices = [device.name for device in runner.devices]
         if held.job.wall is not None:
             runner.limit(held.job.wall)
         with self._lock:

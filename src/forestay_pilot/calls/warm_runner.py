@@ -12,16 +12,21 @@ import mmap
 import os
 import select
 import struct
+import threading
 import uuid
 from collections import deque
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.calls.runner import TURN_FILE, TURNS
+from forestay_pilot.process.device_locks import VARIABLE as DEVICES
 from forestay_pilot.process.guard_link import NO_GUARD, WaitingPayload
 from forestay_pilot.process.payload import BadClaimError, ClaimedJob, Payload, PayloadOutcome, Surroundings, as_text
 from forestay_pilot.process.payload_cgroup import leaf_of
 
 if TYPE_CHECKING:
+    from forestay_pilot.process.devices import Device
     from forestay_pilot.process.guard_link import GuardLink
     from forestay_pilot.process.work_folder import WorkFolder
 
@@ -37,7 +42,8 @@ ROOM = 48 * 1024  # bytes of calls under way: a pipe takes 64 KiB without waitin
 
 def runner_key(job: ClaimedJob) -> str:
     """Calls with the same key may share a runner: the same owner, interpreter and environment."""
-    return json.dumps([job.owner, job.tenant, job.command, job.environment, job.external], sort_keys=True)
+    gpus = job.resources.get("gpus") or 0
+    return json.dumps([job.owner, job.tenant, job.command, job.environment, job.external, gpus], sort_keys=True)
 
 
 class RunnerStartError(Exception):
@@ -51,10 +57,20 @@ class RunnerStartError(Exception):
 class WarmRunner:
     """One runner, from its start to its end; used by one thread, stopped by any."""
 
-    def __init__(self, job: ClaimedJob, guard: GuardLink, folder: WorkFolder, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        job: ClaimedJob,
+        guard: GuardLink,
+        folder: WorkFolder,
+        surroundings: Surroundings,
+        devices: Sequence[Device] = (),
+        bound: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.key = runner_key(job)
+        self.devices = list(devices)
         self.name = f"runner-{uuid.uuid4().hex}"
         self.stopping = False
+        self._gone = threading.Event()  # its end was told to the reader of answers
         self._guard = guard
         self._folder = folder
         self._waiting = WaitingPayload(external=job.external, on_done=self._on_gone)
@@ -75,7 +91,7 @@ class WarmRunner:
         payload = Payload(
             claim=self.name,
             argv=[*_words(job), "-c", _ENTRY, _ROOT],
-            environment=_environment(job, self.name, surroundings),
+            environment=_environment(job, self.name, surroundings, bound),
             folder=home,
             log=folder.log_path(self.name),
             wall=_START_SECONDS,
@@ -86,6 +102,7 @@ class WarmRunner:
             stdout=answers,
             group=leaf_of(surroundings.groups, self.name),
             memory=job.memory,
+            devices=[device.name for device in devices],
         )
         if not guard.start(payload, self._waiting):
             self._waiting.end(PayloadOutcome(stopped_for=NO_GUARD))
@@ -147,6 +164,8 @@ class WarmRunner:
         if not self._waiting.done.is_set():
             self.stop("no longer needed")
             self._waiting.done.wait(30)
+        # Its end is told by another thread: into a closed descriptor, it would reach the runner that has got the same number meanwhile.
+        self._gone.wait(30)
         for descriptor in (self._calls, self._answers_end):
             os.close(descriptor)
         self._answers_end = -1
@@ -156,6 +175,7 @@ class WarmRunner:
     def _on_gone(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self._answers_end, _GONE)
+        self._gone.set()
 
 
 def _words(job: ClaimedJob) -> list[str]:
@@ -165,9 +185,11 @@ def _words(job: ClaimedJob) -> list[str]:
     return [str(word) for word in words]
 
 
-def _environment(job: ClaimedJob, name: str, surroundings: Surroundings) -> dict[str, str]:
+def _environment(job: ClaimedJob, name: str, surroundings: Surroundings, bound: Mapping[str, str]) -> dict[str, str]:
     environment = dict(surroundings.inherited)
     environment.update({str(key): as_text(value) for key, value in job.environment.items()})
+    environment.pop(DEVICES, None)
+    environment.update(bound)
     environment["FORESTAY_CLAIM"] = name  # by this the guard knows what a runner's functions started
     for key, value in environment.items():
         if not key or "=" in key or "\0" in key or "\0" in value:

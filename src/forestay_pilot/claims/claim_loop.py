@@ -16,7 +16,7 @@ from forestay_pilot.process.payload import BadClaimError, ClaimedJob, read_claim
 
 if TYPE_CHECKING:
     from forestay_pilot.cache.pilot_cache import PilotCache
-    from forestay_pilot.link.held_claims import HeldClaims
+    from forestay_pilot.link.held_claims import HeldClaims, SentRequest
     from forestay_pilot.link.identity import PilotIdentity
 
 log = logging.getLogger("forestay_pilot")
@@ -38,7 +38,7 @@ class ClaimLoop(threading.Thread):
         wait: float,
         may_claim: Callable[[], int],
         time_left: Callable[[], float | None],
-        on_claimed: Callable[[list[ClaimedJob]], None],
+        on_claimed: Callable[[list[ClaimedJob], SentRequest], None],
         cache: PilotCache | None = None,
     ) -> None:
         super().__init__(name="claims", daemon=True)
@@ -85,16 +85,19 @@ class ClaimLoop(threading.Thread):
             if room:
                 self._ended.wait(0.2)
             return
+        # Answered before two heartbeats have passed, or what it brings is freed by then.
+        wait = min(self._wait, self._identity.status.heartbeat_every / 2)
         body = {
             "max": most,
-            "wait": self._wait,
+            "wait": wait,
             "resources": self._held.free(),
             "time_left": self._time_left(),
         }
         ahead = self._held.ahead
         if ahead > 1:
             body["batch"] = ahead
-        answer = self._ask(body)
+        request = self._held.request()
+        answer = self._ask(body, wait + _ANSWER_MARGIN)
         jobs = []
         for document in answer.get("claims") or []:
             try:
@@ -102,18 +105,16 @@ class ClaimLoop(threading.Thread):
             except (BadClaimError, AttributeError) as error:
                 log.error("a claim was skipped: %s", error)  # noqa: TRY400 - the line says it all
         if jobs:
-            self._on_claimed(jobs)
+            self._on_claimed(jobs, request)
 
-    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, body: dict[str, Any], timeout: float) -> dict[str, Any]:
         """Send a request for work, with what changed in the cache."""
         report = None if self._cache is None else self._cache.request()
         if report is not None:
             body["cache"] = report
         answer = None
         try:
-            answer = self._identity.call(
-                self._link, "POST", "/claims", body, timeout=self._wait + _ANSWER_MARGIN, everywhere=False
-            )
+            answer = self._identity.call(self._link, "POST", "/claims", body, timeout=timeout, everywhere=False)
         finally:
             if self._cache is not None and report is not None:
                 self._cache.answered(answer)

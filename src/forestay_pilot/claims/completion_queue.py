@@ -29,6 +29,7 @@ _LONGEST_WAIT = 5.0
 _LONGEST_WAIT_REFUSED = 60.0
 _CALL_SECONDS = 10.0
 _SETTLED = ("committed", "held", "superseded")
+_NEW = ("image",)  # what servers of the previous release do not know
 _WRONG = (400, 409, 413, 422)
 _REFUSALS_BEFORE_GIVING_UP = 3
 
@@ -217,10 +218,8 @@ class CompletionQueue(threading.Thread):
             pending.refusals += 1
             if pending.refusals > 1:
                 # Its words may be what the server cannot take; the outcome matters more.
-                pending.document = {
-                    **pending.document,
-                    "log_tail": str(pending.document.get("log_tail"))[-500:],
-                }
+                known = {name: value for name, value in pending.document.items() if name not in _NEW}
+                pending.document = {**known, "log_tail": str(pending.document.get("log_tail"))[-500:]}
             if pending.refusals > _REFUSALS_BEFORE_GIVING_UP and len(batch) == 1 and not pending.good():
                 self._set_aside(pending)
                 self._settle(pending, "refused")

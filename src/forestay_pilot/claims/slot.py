@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.calls.warm_calls import WarmCalls
 from forestay_pilot.calls.warm_runner import runner_key
+from forestay_pilot.clock import steady
+from forestay_pilot.containers.container_cleanup import after_container
+from forestay_pilot.containers.image_error import ImageError
+from forestay_pilot.containers.runtimes import NoContainerError
+from forestay_pilot.link.held_claims import wants
+from forestay_pilot.process.devices import HostDevices
 from forestay_pilot.process.guard_link import GUARD_LOST
+from forestay_pilot.process.guarded_payload import DEVICE_HELD
 from forestay_pilot.process.payload import (
     BadClaimError,
     ClaimedJob,
-    NoContainerError,
+    Payload,
     PayloadOutcome,
     Surroundings,
     make_payload,
@@ -30,7 +37,7 @@ from forestay_pilot.process.slot_end import (
     unbegun,
     with_cleanup,
 )
-from forestay_pilot.staging.failed_stage import output_facts, staging_facts, start_facts, stopped_facts
+from forestay_pilot.staging.failed_stage import image_facts, output_facts, staging_facts, start_facts, stopped_facts
 from forestay_pilot.staging.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -43,6 +50,7 @@ from forestay_pilot.staging.task_plan import found_outputs, lay_out, read_report
 if TYPE_CHECKING:
     from forestay_pilot.cache.pilot_cache import PilotCache
     from forestay_pilot.claims.completion_queue import CompletionQueue
+    from forestay_pilot.containers.image_store import ImageStore
     from forestay_pilot.link.held_claims import ClaimInHand, HeldClaims
     from forestay_pilot.link.lease import PilotLease
     from forestay_pilot.process.guard_link import GuardLink
@@ -52,6 +60,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("forestay_pilot")
 
 _GATHER = 0.02
+_DEVICE_WAIT = 2.0  # seconds for which a job waits for devices that were free when it was asked for
+_DEVICE_TURN = 0.05
 # Whoever ends a batch job ends everything in it, one process after the other, and the payload may be the first. So the
 # end of one that something outside killed is told only when this pilot has outlived it for so many seconds.
 _AFTERMATH = 2.0
@@ -77,6 +87,8 @@ class Slot(threading.Thread):
         draining: Callable[[], bool],
         on_staged: Callable[[ClaimedJob], None],
         cache: PilotCache,
+        devices: HostDevices | None = None,
+        images: ImageStore,
         enough_time: Callable[[float | None], bool] = lambda _wall: True,
         told_to_go: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -92,6 +104,8 @@ class Slot(threading.Thread):
         self._draining = draining
         self._on_staged = on_staged
         self._cache = cache
+        self._devices = devices if devices is not None else HostDevices([])
+        self._images = images
         self._enough_time = enough_time
         self._told_to_go = told_to_go
         self._calls = WarmCalls(
@@ -104,6 +118,7 @@ class Slot(threading.Thread):
             draining=draining,
             on_staged=on_staged,
             cache=cache,
+            devices=self._devices,
         )
 
     def run(self) -> None:
@@ -118,7 +133,7 @@ class Slot(threading.Thread):
                 continue
             self._calls.close()  # its memory is this job's now
             try:
-                end = self._run(held)
+                end = self._run_with_image(held)
             except Exception as error:
                 log.exception("job %s could not be run", held.job.job)
                 stage = EXECUTING if held.begun else ""
@@ -130,6 +145,8 @@ class Slot(threading.Thread):
     def _hand_on(self, ended: list[tuple[ClaimInHand, dict[str, Any]]]) -> None:
         """Keep ends until they are delivered, and make room."""
         for held, end in ended:
+            if held.devices:
+                end["devices"] = held.devices
             if held.staged:
                 end["staging"] = most_telling(held.staged)
         try:
@@ -205,6 +222,17 @@ class Slot(threading.Thread):
                 deliver(held, make_completion(held.job, PayloadOutcome(), reason=reason, host=self._host))
         flush()
 
+    def _run_with_image(self, held: ClaimInHand) -> dict[str, Any]:
+        """Its end, which says in which image it ran; until then that is kept."""
+        try:
+            end = self._run(held)
+            if held.image is not None and held.image.digest:
+                end["image"] = held.image.digest
+            return end
+        finally:
+            if held.image is not None:
+                held.image.release()
+
     def _run(self, held: ClaimInHand) -> dict[str, Any]:
         job = held.job
         good = self._lease.wait_good(held.since, lambda: bool(held.stop_why) or self._draining())
@@ -217,12 +245,17 @@ class Slot(threading.Thread):
             folder = self._folder.job_folder(name)
             held.log_path = self._folder.log_path(name)
             if "executors" in job.task:
-                job = held.job = replace(job, command=runner_command(job.task, folder, self._surroundings.apptainer))
-            payload = make_payload(job, folder, held.log_path, self._surroundings)
+                job = held.job = replace(
+                    job, command=runner_command(job.task, folder, self._surroundings.containers.apptainer)
+                )
+            self._obtain_image(held)
+            payload = make_payload(job, folder, held.log_path, self._surroundings, held.image)
             if job.inputs:
                 self._stage(held, folder)
+            if job.inputs or held.image is not None:
+                self._on_staged(job)
             if "executors" in job.task:
-                lay_out(job.task, folder, apptainer=self._surroundings.apptainer)
+                lay_out(job.task, folder, apptainer=self._surroundings.containers.apptainer)
             elif job.task:
                 return self._bring(held, folder)
         except StoppedError:
@@ -230,6 +263,8 @@ class Slot(threading.Thread):
             return make_completion(job, PayloadOutcome(), reason=reason, host=self._host)
         except StagingError as error:
             return make_completion(job, PayloadOutcome(), host=self._host, **staging_facts(error))
+        except ImageError as error:
+            return make_completion(job, PayloadOutcome(), host=self._host, **image_facts(error, job.container))
         except (BadClaimError, NoContainerError, OSError) as error:
             return make_completion(job, PayloadOutcome(), host=self._host, **start_facts(error))
         if not self._enough_time(job.wall):
@@ -237,11 +272,43 @@ class Slot(threading.Thread):
             return make_completion(job, PayloadOutcome(), reason=unbegun(held.stop_why), host=self._host)
         began = time.monotonic()
         held.begun = True
-        outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
+        outcome = self._execute(held, payload, folder)
+        if held.image is not None:
+            after_container(held.image, payload, outcome)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
         if job.task:
             return self._judge_task(held, outcome, folder)
         return self._judge(held, outcome, folder, patterns)
+
+    def _execute(self, held: ClaimInHand, payload: Payload, folder: str) -> PayloadOutcome:
+        """Run a payload with devices of its own, as many as it asks for."""
+        if not self._devices:
+            return self._guard.run(payload, stop_why=lambda: held.stop_why)
+        until = steady() + _DEVICE_WAIT
+        while True:
+            taken = self._devices.take(wants(held.job, "gpus"))
+            outcome = PayloadOutcome(stopped_for=DEVICE_HELD)
+            if taken is not None:
+                try:
+                    held.devices = [device.name for device in taken]
+                    bound = self._devices.environment(taken)
+                    payload = make_payload(
+                        held.job,
+                        folder,
+                        held.log_path,
+                        self._surroundings,
+                        held.image,
+                        bound=bound,
+                        devices=held.devices,
+                    )
+                    outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
+                finally:
+                    self._devices.give_back(taken)
+            if outcome.stopped_for != DEVICE_HELD or held.stop_why or steady() > until:
+                return outcome
+            # A neighbour was quicker. Its payload, or what is left of it, may be over in a moment.
+            held.devices = []
+            time.sleep(_DEVICE_TURN)
 
     def _bring(self, held: ClaimInHand, folder: str) -> dict[str, Any]:
         """Bring the committed outputs of a task where its client wants them."""
@@ -274,8 +341,19 @@ class Slot(threading.Thread):
         """Bring the inputs; the job starts only when all are there."""
         began = time.monotonic()
         self._stager.bring(held, folder)
-        self._on_staged(held.job)
         log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
+
+    def _obtain_image(self, held: ClaimInHand) -> None:
+        """Bring the image of a job that names one, if it is not on this host; how it came is told as of any input."""
+        name = held.job.container
+        if not name:
+            return
+        try:
+            held.image = self._images.obtain(name, lambda: bool(held.stop_why))
+        except ImageError as error:
+            held.staged.append({"name": name, "kind": "image", "failed": [str(error)[:300]]})
+            raise
+        held.staged.append(held.image.report())
 
     def _ended_with_us(self, outcome: PayloadOutcome) -> bool:
         """Whether a payload died since this pilot is being ended: of a SIGKILL it does not live to say so."""

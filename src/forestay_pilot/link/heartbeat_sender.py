@@ -85,6 +85,7 @@ class HeartbeatSender(threading.Thread):
                 self._ended.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, guards nothing
                 wait = min(wait * 2, 2.0)
             else:
+                self._held.acknowledged()
                 self._lease.extend(sent + self._identity.status.lease)
                 self._obey(answer)
                 return

@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from forestay_pilot.clock import steady
 
 if TYPE_CHECKING:
+    from forestay_pilot.containers.image_store import StagedImage
+    from forestay_pilot.process.devices import HostDevices
     from forestay_pilot.process.payload import ClaimedJob
 
 QUANTITIES = ("cpus", "memory", "disk", "gpus")
+UNNAMED = 2
+"""After so many heartbeats without its name a claim is free again: `forestay.domain.pilots.orphans.forgotten`."""
 
 # A call of a function that takes less is short, and the next may be held ready; after one that takes more, none is.
 _SHORT = 0.05
@@ -25,12 +29,19 @@ _EARLY = 1000  # cancels kept for claims that are still on their way here
 _STUCK = 0.5  # what is held ready behind calls that take so long is given back, for others to run
 
 
+class SentRequest(NamedTuple):
+    """When a request for work was sent: nothing that it brings can have been claimed earlier."""
+
+    sent: float
+    heartbeats: int  # acknowledged by then
+
+
 class ClaimInHand:
     """One claim in the pilot's hands."""
 
-    def __init__(self, job: ClaimedJob) -> None:
+    def __init__(self, job: ClaimedJob, since: float) -> None:
         self.job = job
-        self.since = steady()
+        self.since = since  # it was claimed then or later
         self.stop_why = ""  # set before the guard is asked, so that a stop cannot fall between two steps
         self.running = False
         self.begun = False  # whether the guard was asked to start it
@@ -39,6 +50,8 @@ class ClaimInHand:
         self.has_folder = not job.warm  # calls of functions mostly need none
         self.given_back = False  # taken from behind a long call
         self.staged: list[dict[str, Any]] = []  # how its inputs came
+        self.devices: list[str] = []  # names of those that its payload was given
+        self.image: StagedImage | None = None  # what its command runs in
         self.stop_call: Callable[[ClaimInHand, str], None] | None = None  # how a call in a runner is stopped
 
     @property
@@ -55,13 +68,22 @@ def wants(job: ClaimedJob, quantity: str) -> int:
 class HeldClaims:
     """Claims that wait for a slot, run, or have ended but are not settled."""
 
-    def __init__(self, *, slots: int, batch: int, resources: dict[str, int], calls: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int,
+        batch: int,
+        resources: dict[str, int],
+        calls: int = 1,
+        devices: HostDevices | None = None,
+    ) -> None:
         self._slots = slots
         self._batch = batch
         self._calls = max(calls, batch)
         self._short = False  # whether the last call was
         self._ahead = batch  # claims to hold for each slot, as short as the last ones were
         self._resources = resources
+        self._devices = devices if devices else None
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # slots wait here
         self._space = threading.Condition(self._lock)  # the claim loop waits here
@@ -72,15 +94,26 @@ class HeldClaims:
         self._burst: set[ClaimInHand] = set()  # with a slot, but behind another one there
         self._closed = False
         self._idle_since = steady()
+        self._heartbeats = 0
+        self._acknowledged = 0
         self.taken_in = 0
 
-    def add(self, jobs: list[ClaimedJob], *, queue: bool = True) -> list[ClaimInHand]:
-        """Take in newly claimed jobs, to be run unless ``queue`` is false; one held already is passed over."""
+    def request(self) -> SentRequest:
+        """To be called before a request for work is sent."""
         with self._lock:
+            return SentRequest(steady(), self._acknowledged)
+
+    def add(self, jobs: list[ClaimedJob], request: SentRequest, *, queue: bool = True) -> list[ClaimInHand]:
+        """Take in newly claimed jobs, to be run unless ``queue`` is false; one held already is passed over. Those that are not to be run.
+
+        An answer that was overtaken by two heartbeats is too late: they did not name its claims, which the servers free for that.
+        """
+        with self._lock:
+            queue = queue and self._heartbeats - request.heartbeats < UNNAMED
             added = []
             for job in jobs:
                 if job.claim not in self._held:
-                    held = ClaimInHand(job)
+                    held = ClaimInHand(job, request.sent)
                     if job.claim in self._cancelled_early:
                         held.stop_why = "cancelled"
                     self._held[job.claim] = held
@@ -88,14 +121,21 @@ class HeldClaims:
                         self._queue.append(held)
                     added.append(held)
             self.taken_in += len(added)
-            if queue:
-                self._work.notify(len(added))
-            return added
+            if not queue:
+                return added
+            self._work.notify(len(added))
+            return []
 
     def names(self) -> list[str]:
-        """The claims to be named in a heartbeat."""
+        """The claims to be named in the next heartbeat."""
         with self._lock:
+            self._heartbeats += 1
             return list(self._held)
+
+    def acknowledged(self) -> None:
+        """The servers have stored the heartbeat for which names were asked last."""
+        with self._lock:
+            self._acknowledged = self._heartbeats
 
     def get(self, claim: str) -> ClaimInHand | None:
         """One held claim."""
@@ -230,13 +270,22 @@ class HeldClaims:
         """The resources to ask for work with."""
         if self._ahead > 1:
             # Queued claims run one after another, so each may have all there is.
-            return dict(self._resources)
+            return self._less_devices(dict(self._resources), [])
         with self._lock:
             jobs = [held.job for held in [*self._running, *self._queue]]
-        return {
+            waiting = [held.job for held in [*self._running, *self._queue] if not held.devices]
+        free = {
             quantity: max(0, amount - sum(wants(job, quantity) for job in jobs))
             for quantity, amount in self._resources.items()
         }
+        return self._less_devices(free, waiting)
+
+    def _less_devices(self, free: dict[str, int], waiting: list[ClaimedJob]) -> dict[str, int]:
+        """No more devices than are nobody's, less what the jobs here wait for."""
+        if self._devices is None:
+            return free
+        left = max(0, self._devices.free() - sum(wants(job, "gpus") for job in waiting))
+        return {**free, "gpus": min(free["gpus"], left)}
 
     def idle_for(self) -> float:
         """Seconds since the last claim left its slot; none while there is work."""

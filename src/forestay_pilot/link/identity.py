@@ -21,6 +21,7 @@ log = logging.getLogger("forestay_pilot")
 _CALL_SECONDS = 6.0
 _ENROL_AGAIN_SECONDS = 10.0
 _SECRET_MARK = "fse-"  # noqa: S105 - how secrets that are good once begin
+_NEWER = frozenset({"runtimes", "devices", "features"})  # what registrations of earlier releases do not have
 _UNKNOWN_PILOT = (401, 403, 404, 410)
 
 
@@ -167,9 +168,11 @@ class PilotIdentity:
         try:
             answer = self._register()
         except RefusedError as refusal:
-            if refusal.status != 422 or "runtimes" not in self._registration:
+            newer = _NEWER & self._registration.keys()
+            if refusal.status != 422 or not newer:
                 raise
-            del self._registration["runtimes"]  # a server of the previous release does not have this field
+            for name in newer:  # a server of an earlier release does not have these fields
+                del self._registration[name]
             answer = self._register()
         lease = float(answer["lease"])
         self.status = Registration(

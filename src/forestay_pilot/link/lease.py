@@ -27,6 +27,11 @@ class PilotLease:
         """Whether it has not passed."""
         return steady() < self._until
 
+    def unbroken(self, since: float) -> bool:
+        """Whether it is good, and has been since then."""
+        with self._changed:
+            return self.good() and since >= self._unbroken_since
+
     def extend(self, until: float) -> None:
         """A heartbeat was acknowledged."""
         with self._changed:

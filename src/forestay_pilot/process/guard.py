@@ -23,15 +23,17 @@ from typing import Any
 
 from forestay_pilot.clock import steady
 from forestay_pilot.process import libc
-from forestay_pilot.process.guarded_payload import FAILURE_TAIL_BYTES, TAIL_BYTES, GuardedPayload
+from forestay_pilot.process.device_locks import lock_devices, unlock
+from forestay_pilot.process.guarded_payload import DEVICE_HELD, FAILURE_TAIL_BYTES, TAIL_BYTES, GuardedPayload
 from forestay_pilot.process.kernel_kills import oom_kills
 from forestay_pilot.process.payload_cgroup import make_payload_cgroup
-from forestay_pilot.process.payload_start import become_payload, start_error
-from forestay_pilot.process.process_tree import children_of
+from forestay_pilot.process.payload_start import become_payload, no_signals_ignored, start_error
+from forestay_pilot.process.process_tree import children_of, descendants_of
 
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
 _NAP = 1.0
+_SIGKILLED = 128 + signal.SIGKILL
 _LINGER = 5.0  # how long an end waits for killed members of its group to be gone
 
 
@@ -44,6 +46,16 @@ def _send_signal(run: GuardedPayload, number: int) -> None:
             os.kill(run.pid, number)
     except OSError:
         pass
+
+
+def _send_stop(run: GuardedPayload, number: int) -> None:
+    """The same for a stop that leaves it time. The first process of some containers would die of it and take the others with it at once."""
+    below = descendants_of(run.pid) if run.watched else []
+    if not below:
+        _send_signal(run, number)
+    for pid in below:
+        with contextlib.suppress(OSError):
+            os.kill(pid, number)
 
 
 def _disk_left(folder: str) -> int | None:
@@ -120,25 +132,29 @@ class Guard:
 
     def _start(self, request: dict[str, Any]) -> None:
         pipes: list[int] = []
+        try:
+            locks = lock_devices(request["devices"])
+        except OSError as error:
+            self._tell({"event": "end", "claim": request["claim"], "stopped_for": DEVICE_HELD, "log_tail": str(error)})
+            return
         leaf = make_payload_cgroup(request["group"], memory=request["memory"])
         try:
             pipes += os.pipe()
             pipes += os.pipe()
             pid = os.fork()
         except OSError as error:
-            for descriptor in pipes:
-                os.close(descriptor)
+            unlock([*pipes, *locks])
             if leaf is not None:
                 leaf.remove()
             self._tell({"event": "end", "claim": request["claim"], **start_error(error, "process")})
             return
         output, output_in, exec_error, exec_error_in = pipes
         if pid == 0:
-            become_payload(request, self._pid, output_in, exec_error_in, leaf)
+            become_payload(request, self._pid, output_in, exec_error_in, leaf, locks)
         os.close(output_in)
         os.close(exec_error_in)
         os.set_blocking(output, False)
-        run = self._runs[pid] = GuardedPayload(request, pid, output, exec_error, leaf)
+        run = self._runs[pid] = GuardedPayload(request, pid, output, exec_error, leaf, locks)
         self._selector.register(output, selectors.EVENT_READ, lambda _: self._on_output(run))
         self._tell({"event": "started", "claim": run.claim, "pid": pid})
 
@@ -175,10 +191,11 @@ class Guard:
                 stray_died = True
             else:
                 self._on_leader_death(run)
-        if stray_died:
-            self._sweep()
-        for run in [run for run in self._runs.values() if run.end is not None]:
+        ended = [run for run in self._runs.values() if run.end is not None]
+        for run in ended:
             self._finish_if_gone(run)
+        if stray_died or any(run.pid in self._runs for run in ended):
+            self._sweep()  # also beside a payload whose end has to wait for its own processes
 
     def _on_leader_death(self, run: GuardedPayload) -> None:
         # The leader is still a zombie here, so its group's number cannot belong to anyone else.
@@ -203,19 +220,26 @@ class Guard:
         data = os.read(run.exec_error, 4096)
         if data:
             run.end.update(json.loads(data))
+        if not run.measured:
+            run.end.update(cpu=0.0, peak_memory=0)
         if run.leaf is not None:
             run.end["peak_memory"] = run.leaf.peak() or run.end["peak_memory"]
         if status:
             run.end["disk_left"] = _disk_left(run.folder)
             run.end["oom_kills"] = self._oom_kills(run, killed=killed and os.WTERMSIG(status) == signal.SIGKILL)
         run.linger_until = steady() + _LINGER
-        self._sweep()
+        if not killed and not run.stopped_for:
+            run.settle_until = steady() + run.settle
 
     def _oom_kills(self, run: GuardedPayload, *, killed: bool) -> int | None:
         """The kernel's kills while it ran. Without a group of its own they may be a neighbour's, unless it was alone or was
         killed itself."""
         if run.leaf is not None:
-            return run.leaf.oom_kills()
+            killed_inside = run.leaf.oom_kills()
+            # A group of version 1 does not count the kills in those below it, where Podman's containers are. One that was at its
+            # limit and of which a process was ended by SIGKILL was ended for that.
+            inferred = run.settle and run.end is not None and run.end["exit_code"] == _SIGKILLED and run.leaf.was_full()
+            return 1 if inferred and not killed_inside else killed_inside
         count = oom_kills()
         if count is None or run.oom_kills is None or not (killed or len(self._runs) == 1):
             return None
@@ -227,6 +251,8 @@ class Guard:
             os.killpg(run.pid, signal.SIGKILL)
             if steady() < run.linger_until:
                 return
+        if steady() < run.settle_until and self._strays():
+            return
         if run.leaf is not None and not run.leaf.remove() and steady() < run.linger_until:
             return  # something that left the session is still in the group; it has just been killed
         left = self._sweep()
@@ -254,9 +280,9 @@ class Guard:
 
         A payload that lives adopts its orphans itself, so every other child of the guard is of one that is over.
         """
-        children = set(children_of(self._pid))
-        self._undying &= children
-        strays = children - self._runs.keys() - self._undying
+        strays = self._strays()
+        if any(run.end is not None and steady() < run.settle_until for run in self._runs.values()):
+            return strays  # whose they are cannot be told; they are ended a little later
         for pid in strays:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -265,6 +291,12 @@ class Guard:
                 run.strays |= strays
         return strays
 
+    def _strays(self) -> set[int]:
+        """The guard's children that are no payload's first process, but what such ones have left."""
+        children = set(children_of(self._pid))
+        self._undying &= children
+        return children - self._runs.keys() - self._undying
+
     def _stop(self, run: GuardedPayload, why: str, grace: float) -> None:
         if run.end is not None or run.kill_at is not None:
             return
@@ -272,7 +304,7 @@ class Guard:
         run.kill_at = steady() + grace
         run.note(f"stopped: {why}")
         for number in (signal.SIGTERM, signal.SIGCONT):
-            _send_signal(run, number)
+            _send_stop(run, number)
 
     def _deadlines(self, run: GuardedPayload) -> list[float]:
         if run.end is not None:
@@ -352,6 +384,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     libc.forbid_dumps()
     libc.adopt_orphans()
+    no_signals_ignored()
     link = socket.socket(fileno=int(sys.argv[-1]))
     link.set_inheritable(False)
     Guard(link).run()

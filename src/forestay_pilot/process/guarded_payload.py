@@ -8,9 +8,12 @@ import time
 from typing import Any
 
 from forestay_pilot.clock import steady
+from forestay_pilot.process.device_locks import unlock
 from forestay_pilot.process.kernel_kills import oom_kills
 from forestay_pilot.process.payload_cgroup import PayloadCgroup
 
+DEVICE_HELD = "device-held"
+"""Why a payload did not begin whose device somebody else has."""
 TAIL_BYTES = 8 * 1024
 FAILURE_TAIL_BYTES = 16 * 1024  # of a payload that failed: why it did may stand a long trace before the end
 
@@ -19,12 +22,22 @@ class GuardedPayload:
     """One payload while it lives, and until its last process is gone."""
 
     def __init__(
-        self, request: dict[str, Any], pid: int, output: int, exec_error: int, leaf: PayloadCgroup | None
+        self,
+        request: dict[str, Any],
+        pid: int,
+        output: int,
+        exec_error: int,
+        leaf: PayloadCgroup | None,
+        locks: list[int],
     ) -> None:
         self.claim: str = request["claim"]
         self.grace: float = request["grace"]
         self.external: bool = request["external"]
         self.folder: str = request["folder"]
+        self.watched: bool = request["watched"]
+        self.settle: float = request["settle"]
+        self.settle_until = 0.0
+        self.measured: bool = request["measured"]
         self.oom_kills = oom_kills()
         self.leaf = leaf
         self.log_path: str = request["log"]
@@ -32,6 +45,7 @@ class GuardedPayload:
         self.pid = pid
         self.output = output
         self.exec_error = exec_error
+        self.locks = locks  # what holds its devices; whatever is left of it holds them, too
         self.started = time.time()
         self.began = steady()
         wall = request["wall"]
@@ -72,3 +86,5 @@ class GuardedPayload:
             if descriptor >= 0:
                 os.close(descriptor)
         self.output = self.exec_error = self.log_file = -1
+        unlock(self.locks)
+        self.locks = []

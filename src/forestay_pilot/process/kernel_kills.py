@@ -6,6 +6,7 @@ The kernel counts that for each control group. The count is of the whole group t
 from __future__ import annotations
 
 import functools
+import os
 
 from forestay_pilot.process.control_group import group_files
 
@@ -19,11 +20,15 @@ def oom_kills() -> int | None:
 def kills_in(path: str) -> int | None:
     """The count in a file of a control group."""
     try:
-        with open(path, encoding="ascii", errors="replace") as source:
-            for line in source:
-                name, _, value = line.partition(" ")
-                if name == "oom_kill":
-                    return int(value)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            text = os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+        for line in text.split(b"\n"):
+            name, _, value = line.partition(b" ")
+            if name == b"oom_kill":
+                return int(value)
     except (OSError, ValueError):
         pass
     return None

@@ -10,13 +10,23 @@ import json
 import math
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from forestay_pilot.process.container import in_container
+from forestay_pilot.containers.container_command import ContainerRequest, in_container
+from forestay_pilot.containers.image_reference import BUBBLEWRAP, PODMAN
+from forestay_pilot.containers.runtimes import ContainerRuntimes
+from forestay_pilot.process.device_locks import VARIABLE as DEVICES
 from forestay_pilot.process.payload_cgroup import leaf_of
 
+if TYPE_CHECKING:
+    from forestay_pilot.containers.image_store import StagedImage
+
 LOG_CAP = 64 * 1024 * 1024
+
+_PODMAN_SETTLES = 4.0  # its monitor takes the container away when its command has ended
 
 _PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _NOT_IN_A_NAME = re.compile(r"[^A-Z0-9_]")
@@ -25,10 +35,6 @@ _SAFE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,199}")
 
 class BadClaimError(Exception):
     """The claim cannot be run as it is written."""
-
-
-class NoContainerError(Exception):
-    """The claim wants a container, and this machine cannot run any."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,12 @@ class ClaimedJob:
         return math.ceil(amount) if isinstance(amount, (int, float)) and amount > 0 else 0
 
     @property
+    def gpus(self) -> int:
+        """The accelerators that it asked for."""
+        amount = self.resources.get("gpus")
+        return math.ceil(amount) if isinstance(amount, (int, float)) and amount > 0 else 0
+
+    @property
     def wall(self) -> float | None:
         """The wall limit in seconds, if there is one."""
         wall = self.resources.get("wall")
@@ -105,7 +117,8 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             command=_sequence(specification.get("command")),
             environment=_record(specification.get("environment")),
             outputs=_sequence(specification.get("outputs")),
-            external=specification.get("effects") in ("external", "resumable"),
+            # Who holds seats of a licence ends with its lease, too: they are another's soon after it.
+            external=specification.get("effects") in ("external", "resumable") or bool(specification.get("licences")),
             inputs=[input_ for input_ in _sequence(document.get("inputs")) if isinstance(input_, dict)],
             sequential=specification.get("staging") == "sequential",
             owner=str(document.get("owner") or ""),
@@ -136,6 +149,11 @@ class Payload:
     stdout: str = ""  # the file its output goes to instead of the log
     group: str = ""  # the control group to make for it; none unless named
     memory: int = 0  # the bytes that it is kept to in its group; no limit when 0
+    devices: list[str] = field(default_factory=list)  # names of what it holds while anything of it lives
+    program: str = ""  # where its program was found; empty when only its own search can tell
+    watched: bool = False  # its first process only watches the others: a stop's SIGTERM is for those below it
+    settle: float = 0.0  # seconds that what it leaves may take to clear up after it, before it is killed
+    measured: bool = True  # whether what it uses is that of its first process and those below it
 
 
 @dataclass(frozen=True)
@@ -166,7 +184,7 @@ class Surroundings:
     grace: float = 10.0
     log_cap: int = LOG_CAP
     groups: str = ""  # the control group under which each payload gets one of its own; empty for none
-    apptainer: str = ""  # the program that runs containers here; empty for none
+    containers: ContainerRuntimes = field(default_factory=ContainerRuntimes)
     inherited: dict[str, str] = field(default_factory=lambda: clean_variables())
 
 
@@ -192,7 +210,7 @@ def fill_in(word: str, job: ClaimedJob) -> str:
     return _PLACE.sub(value, word)
 
 
-def _environment(job: ClaimedJob, folder: str, surroundings: Surroundings) -> dict[str, str]:
+def _environment(job: ClaimedJob, folder: str, surroundings: Surroundings, bound: Mapping[str, str]) -> dict[str, str]:
     environment = dict(surroundings.inherited)
     environment.update({str(name): as_text(value) for name, value in job.environment.items()})
     for name, value in job.parameters.items():
@@ -205,26 +223,42 @@ def _environment(job: ClaimedJob, folder: str, surroundings: Surroundings) -> di
         FORESTAY_INDEX="" if job.index is None else str(job.index),
         FORESTAY_OUTPUTS=folder,
     )
+    environment.pop(DEVICES, None)  # by this it would be taken for one that has them
+    environment.update(bound)
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
             raise BadClaimError(f"the environment variable {name!r} cannot be set")
     return environment
 
 
-def make_payload(job: ClaimedJob, folder: str, log: str, surroundings: Surroundings) -> Payload:
-    """The process that a claim asks for; raises BadClaimError when there is none."""
+def make_payload(
+    job: ClaimedJob,
+    folder: str,
+    log: str,
+    surroundings: Surroundings,
+    image: StagedImage | None = None,
+    *,
+    bound: Mapping[str, str] = MappingProxyType({}),
+    devices: Sequence[str] = (),
+) -> Payload:
+    """The process that a claim asks for, in its image if it has one, with the variables that bind it to its devices; raises BadClaimError when there is none."""
     if not job.command or not all(isinstance(word, str) for word in job.command):
         raise BadClaimError("the command is not a list of words")
     argv = [fill_in(word, job) for word in job.command]
     if not argv[0] or any("\0" in word for word in argv):
         raise BadClaimError("the command has an empty name or a zero byte")
-    environment = _environment(job, folder, surroundings)
-    if job.container:
-        if not surroundings.apptainer:
-            raise NoContainerError(f"it needs the container {job.container}, and there is no apptainer on this machine")
-        argv, environment = in_container(
-            surroundings.apptainer, job.container, argv, environment, folder=folder, own=surroundings.inherited
-        )
+    environment = _environment(job, folder, surroundings, bound)
+    group = leaf_of(surroundings.groups, job.claim)
+    if image is not None:
+        runtimes = surroundings.containers
+        request = ContainerRequest(
+            image, argv, environment, folder, surroundings.inherited, job.claim,
+            mounts=runtimes.mounts, devices=runtimes.devices_for(job.gpus), group=group,
+        )  # fmt: skip
+        try:
+            argv, environment = in_container(request)
+        except ValueError as error:
+            raise BadClaimError(str(error)) from error
     return Payload(
         claim=job.claim,
         argv=argv,
@@ -235,9 +269,35 @@ def make_payload(job: ClaimedJob, folder: str, log: str, surroundings: Surroundi
         grace=surroundings.grace,
         external=job.external,
         log_cap=surroundings.log_cap,
-        group=leaf_of(surroundings.groups, job.claim),
+        group=group,
         memory=job.memory,
+        devices=list(devices),
+        program=_program(argv[0], environment),
+        watched=image is not None and image.runtime == BUBBLEWRAP,
+        settle=_PODMAN_SETTLES if image is not None and image.runtime == PODMAN else 0.0,
+        # Podman's containers are no children of its command: only a control group of their own tells what they use.
+        measured=image is None or image.runtime != PODMAN or bool(group),
     )
+
+
+def _program(name: str, environment: dict[str, str]) -> str:
+    """Where a payload's program is, as a search from its own folder would find it.
+
+    Looked for here, in the slot's own thread: a folder that does not answer must not hold up the guard, and a search by the freshly
+    forked child costs as much again as the start of a small program.
+    """
+    if "/" in name:
+        return ""
+    try:
+        for folder in environment["PATH"].split(os.pathsep):
+            path = f"{folder}/{name}"
+            if not folder.startswith("/"):
+                return ""  # it means another folder to the payload
+            if os.access(path, os.X_OK) and not os.path.isdir(path):
+                return path
+    except (KeyError, ValueError):  # no path, or a text that is no name of a file
+        pass
+    return ""
 
 
 def safe_part(text: str) -> str:

@@ -53,6 +53,14 @@ class PayloadCgroup:
         """How often the kernel killed in it for memory."""
         return kills_in(f"{self._folder}/{'memory.events' if self._new else 'memory.oom_control'}")
 
+    def was_full(self) -> bool:
+        """Whether its limit was reached, in it or in a group below it; version 1 only."""
+        try:
+            with open(f"{self._folder}/memory.failcnt", encoding="ascii") as source:
+                return int(source.read()) > 0
+        except (OSError, ValueError):
+            return False
+
     def kill(self) -> None:
         """Kill everything in it."""
         try:
@@ -67,6 +75,7 @@ class PayloadCgroup:
         if self._members():
             self.kill()
         try:
+            self._remove_below()
             os.rmdir(self._folder)
         except FileNotFoundError:
             return True
@@ -74,12 +83,18 @@ class PayloadCgroup:
             return False
         return True
 
+    def _remove_below(self) -> None:
+        """The groups that a container's runtime made in it."""
+        for folder, names, _ in list(os.walk(self._folder, topdown=False)):
+            for name in names:
+                os.rmdir(os.path.join(folder, name))
+
     def _members(self) -> list[int]:
-        try:
-            with open(f"{self._folder}/cgroup.procs", encoding="ascii") as source:
-                return [int(line) for line in source]
-        except (OSError, ValueError):
-            return []
+        members: list[int] = []
+        for folder, _, _ in os.walk(self._folder):
+            with contextlib.suppress(OSError, ValueError), open(f"{folder}/cgroup.procs", encoding="ascii") as source:
+                members += [int(line) for line in source]
+        return members
 
 
 def make_payload_cgroup(folder: str, *, memory: int) -> PayloadCgroup | None:

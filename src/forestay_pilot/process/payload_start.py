@@ -1,4 +1,8 @@
-"""From a freshly forked child to the payload: its session, its group, its files, its program."""
+"""From a freshly forked child to the payload: its session, its group, its files, its program.
+
+Every page of memory that the child touches is copied for it, and that is most of what a start costs: what can be known before is
+found out by the pilot, and the child runs as few lines as it can.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import errno
 import json
 import os
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 from forestay_pilot.process import libc
@@ -14,7 +19,12 @@ from forestay_pilot.process.payload_cgroup import PayloadCgroup
 
 
 def become_payload(
-    request: dict[str, Any], guard: int, output: int, exec_error: int, leaf: PayloadCgroup | None
+    request: dict[str, Any],
+    guard: int,
+    output: int,
+    exec_error: int,
+    leaf: PayloadCgroup | None,
+    locks: Sequence[int] = (),
 ) -> None:
     """Turn the freshly forked child into the payload; returns only by ``os._exit``."""
     part = "folder"
@@ -26,8 +36,6 @@ def become_payload(
         libc.adopt_orphans()
         if os.getppid() != guard:
             os._exit(127)  # the guard died before the line above
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)  # Python ignores these two, and a payload would inherit that
         _offer_to_oom_killer()
         if leaf is not None:
             leaf.enter()
@@ -35,16 +43,31 @@ def become_payload(
         os.dup2(source, 0)
         os.dup2(os.open(request["stdout"], os.O_WRONLY) if request["stdout"] else output, 1)
         os.dup2(output, 2)
+        for descriptor in locks:
+            os.set_inheritable(descriptor, True)  # its own alone: those of other payloads close here  # noqa: FBT003
         os.chdir(request["folder"])
         part = "program"
         # A stop that came since the fork has been waiting and takes effect here.
-        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if request["program"]:
+            with contextlib.suppress(OSError):  # it has just been moved or replaced: it is searched for again
+                os.execve(request["program"], request["argv"], request["environment"])  # noqa: S606
         os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606
     except BaseException as error:
         with contextlib.suppress(OSError):
             os.write(exec_error, json.dumps(start_error(error, part)).encode())
     finally:
         os._exit(127)
+
+
+def no_signals_ignored() -> None:
+    """Python ignores two signals, and a payload would inherit that; what is handled begins anew in every program."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, _pass_over)
+
+
+def _pass_over(_number: int, _frame: object) -> None:
+    """Whatever was written fails with an error of its own."""
 
 
 def start_error(error: BaseException, part: str) -> dict[str, str]:

@@ -25,6 +25,14 @@ def children_of(pid: int) -> list[int]:
     return words
 
 
+def descendants_of(pid: int) -> list[int]:
+    """All that live below a process, the nearest first."""
+    found = children_of(pid)
+    for child in found:
+        found += children_of(child)
+    return found
+
+
 def _children_by_search(pid: int) -> list[int]:
     """The same for kernels built without the list of children."""
     names = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forestay_pilot.clock import stamp
 from forestay_pilot.process.guard_link import NO_GUARD
+from forestay_pilot.process.guarded_payload import DEVICE_HELD
 
 if TYPE_CHECKING:
     from forestay_pilot.process.payload import ClaimedJob, PayloadOutcome
@@ -25,6 +26,7 @@ STOPPED = {
     # No server was heard for as long as the lease: nothing that the job could help.
     LEASE_LOST: "pilot-stopped",
     NO_GUARD: "not-started",
+    DEVICE_HELD: "not-started",
 }
 # Why a pilot had to go, as the error of the end.
 WENT_FOR = {TOLD_TO_STOP: "told-to-stop", TIME_OVER: "time-over", LEASE_LOST: LEASE_LOST}

@@ -14,6 +14,8 @@ import shutil
 import stat
 import tempfile
 
+from forestay_pilot.containers.container_command import VARIABLES
+
 log = logging.getLogger("forestay_pilot")
 
 _LOCK = "lock"
@@ -25,6 +27,7 @@ class WorkFolder:
     def __init__(self, shared: str) -> None:
         os.makedirs(shared, mode=0o700, exist_ok=True)
         self._lock: int | None = None
+        self.abandoned: list[str] = []  # claims that ran in containers of Podman when their pilots died
         while self._lock is None:
             # Another pilot that clears up may take the lock first, and the folder with it: make another.
             self.path = tempfile.mkdtemp(prefix="pilot-", dir=os.path.realpath(shared))
@@ -70,6 +73,7 @@ class WorkFolder:
             if lock is None:
                 continue
             try:
+                self.abandoned += _jobs_of_podman(os.path.join(folder, "jobs"))
                 spool = os.path.join(folder, "spool")
                 ends += self._adopt_spool(spool)
                 if os.path.isdir(spool) and os.listdir(spool):
@@ -101,6 +105,12 @@ class WorkFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _jobs_of_podman(jobs: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [claim for claim in os.listdir(jobs) if os.path.exists(os.path.join(jobs, claim, VARIABLES))]
+    return []
 
 
 def is_ours(folder: str) -> bool:

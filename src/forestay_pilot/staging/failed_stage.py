@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from forestay_pilot.process.payload import NoContainerError
+from forestay_pilot.containers.runtimes import NoContainerError
 from forestay_pilot.process.slot_end import STAGING_IN, STAGING_OUT, STOPPED, WENT_FOR, symbol
 from forestay_pilot.staging.outputs import OutputFailedError, OutputMissingError
 from forestay_pilot.staging.staging import StagingError
+
+if TYPE_CHECKING:
+    from forestay_pilot.containers.image_error import ImageError
 
 NO_CONTAINER = "no-container"
 """The error of a claim that wants a container where none can be run."""
@@ -34,6 +37,11 @@ def staging_facts(error: StagingError) -> Facts:
         "error": error.error,
         "file": error.file,
     }
+
+
+def image_facts(error: ImageError, image: str) -> Facts:
+    """The image could not be had."""
+    return {"reason": "image-failed", "stage": STAGING_IN, "words": str(error), "error": error.error, "file": image}
 
 
 def start_facts(error: Exception) -> Facts:

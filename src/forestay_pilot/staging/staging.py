@@ -7,6 +7,7 @@ as it should be, not to be reached, no space.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -76,7 +77,10 @@ def stage_in(
             given_up.set()
             raise
         if note is not None:
-            note(_told(spec, transfer.brought, transfer.where, ()))
+            fields = _told(spec, transfer.brought, transfer.where, ())
+            with contextlib.suppress(OSError):
+                fields.setdefault("bytes", os.path.getsize(transfer.target))
+            note(fields)
 
     if sequential or len(inputs) == 1:
         for input_ in inputs:

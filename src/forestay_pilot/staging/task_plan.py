@@ -15,7 +15,8 @@ import shutil
 import sys
 from typing import Any
 
-from forestay_pilot.process.payload import BadClaimError, NoContainerError
+from forestay_pilot.containers.runtimes import NoContainerError
+from forestay_pilot.process.payload import BadClaimError
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.outputs import OutputMissingError
 from forestay_pilot.staging.transfer import FULL, StagingError

@@ -18,7 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 
-from bench.harness import commit
+from bench.harness import command, commit
 from tests.system.chaos.audit import Audit, Verdict
 from tests.system.chaos.campaign import Campaign
 from tests.system.chaos.evidence import gather
@@ -82,6 +82,7 @@ async def run(size: Size, seed: int, folder: Path) -> Verdict:
         "suspects let through": site.suspects,
         "faults": _counted(site),
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "command": command(),
         "commit": commit(),
         "load": round(campaign.load, 1),
     }

@@ -57,6 +57,7 @@ def keep_report(folder: Path, *, commit: str = "") -> Path:
     ended = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(path.stat().st_mtime))
     known = {
         "at": report.get("at", ended),
+        "command": report.get("command", ""),
         "commit": report.get("commit", "") or commit,
         "load": report.get("load"),
     }

@@ -43,8 +43,8 @@ def test_a_release_campaign_is_told_on_the_page(tmp_path: Path, monkeypatch: pyt
     campaign_sentence = beside.campaign_sentence()
     assert "100,000 jobs" in campaign_sentence
     assert "26 of them kills: 0 lost, 0 undetected duplicates" in campaign_sentence
-    assert "commit abc, load not noted" in campaign_sentence
-    assert beside.commits(figures_of(report(RELEASE)))[1] is False, "a tenth of what is asked for"
+    assert "an unknown commit, load not noted; *measured before*: command not kept" in campaign_sentence
+    assert beside.commits([{"figures": figures_of(report(RELEASE))}])[1] is False, "a tenth of what is asked for"
 
 
 def test_a_small_campaign_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_the_tests_of_the_rules_can_fail(tmp_path: Path) -> None:
 
 
 @needs_promtool
-@pytest.mark.ledger("P4-09")
+@pytest.mark.ledger("P4-09", "P4-15")
 async def test_a_real_prometheus_reads_server_and_reconciler_and_tells_of_a_dead_server(
     tmp_path: Path,
 ) -> None:

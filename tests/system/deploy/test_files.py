@@ -27,7 +27,7 @@ UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 CHART = DEPLOY / "helm/forestay"
 COMPOSE = DEPLOY / "compose/compose.yaml"
 OWN = {"server", "reconciler", "orchestrator"}
-NOT_SETTINGS = {"CONFIG", "ENROLMENT", "IMAGE"}
+NOT_SETTINGS = {"CLIENT_CONFIG", "CONFIG", "ENROLMENT", "IMAGE", "SHIM", "SHIM_SPOOL"}
 """Variables that are read by others than the processes' settings."""
 
 
@@ -159,6 +159,16 @@ def test_apptainer_definition_has_its_parts_and_options_that_exist() -> None:
     returned_text = (ROOT / "docs/reference/pilot.md").read_text()
     for option in re.findall(r"--[a-z-]+", dict(unit(pilot)["Service"])["ExecStart"]):
         assert option in returned_text
+
+
+def test_images_are_built_on_one_base_that_is_pinned_by_digest() -> None:
+    named = [
+        re.findall(r"(?:ARG BASE=|^From: )(\S+)", (DEPLOY / name).read_text(), re.M)
+        for name in ("Containerfile", "apptainer/pilot.def")
+    ]
+    assert named[0] == named[1]
+    assert re.fullmatch(r"docker\.io/library/python:3\.11-slim-bookworm@sha256:[0-9a-f]{64}", named[0][0])
+    assert re.findall(r"^FROM (\S+)", (DEPLOY / "Containerfile").read_text(), re.M) == ["${BASE}", "${BASE}"]
 
 
 SECRET = re.compile(

@@ -33,7 +33,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 async def test_two_rules_that_take_turns_stop_and_ask(desk: Desk) -> None:
     """Each acts on what the other one left. (No rule may ask for less than a job had, so they cannot undo each other's resources.)"""
     await desk.add_rule("job.attempt % 2 == 1", {"action": "resubmit", "how": "same"})
-    await desk.add_rule("job.attempt % 2 == 0 || history.owner_1h == 5", MORE_MEMORY)
+    await desk.add_rule("job.attempt % 2 == 0", MORE_MEMORY, attempt=2)
     await desk.put("one", retry=RetryPolicy(max_attempts=99), resources=Resources(cpus=1, memory=1 << 30))
     pipeline, acts = desk.handler(), 0
     for _ in range(40):
@@ -44,10 +44,12 @@ async def test_two_rules_that_take_turns_stop_and_ask(desk: Desk) -> None:
             break
         acts += 1
         await desk.fail_again(document, exit_code=137, oom_kills=1)
-    assert acts == 2 * SafeguardPolicy().max_by_rule, "each as often as one rule may"
+    assert acts == SafeguardPolicy().max_depth, "as many as may follow from each other"
     statuses = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
     (held,) = [status for status in statuses if status.state is IncidentState.HELD]
-    assert held.note, "the inbox says why"
+    assert f"{acts} actions followed from each other" in held.note, "the inbox says why"
+    by = Counter(decision.by for decision in await desk.incidents.decisions_of([status.id for status in statuses]))
+    assert sorted(by.values()) == [4, 5], "each in its turn, and the last one was refused"
 
 
 async def test_a_rule_that_is_promoted_over_five_hundred_open_failures_is_tried_on_one(desk: Desk) -> None:

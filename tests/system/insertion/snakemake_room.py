@@ -28,7 +28,10 @@ def snakemake(tmp_path_factory: pytest.TempPathFactory) -> Path:
         _call("uv", "build", "--quiet", "--wheel", "--out-dir", str(place / "wheels"), str(source))
     python = str(place / "env" / "bin" / "python")
     _call("uv", "venv", "--quiet", str(place / "env"))
-    wheels = [str(path) for path in (place / "wheels").glob("*.whl")]
+    wheels = [
+        f"{path}[server,flows]" if path.name.startswith("forestay-") else str(path)
+        for path in (place / "wheels").glob("*.whl")
+    ]
     wanted = f"snakemake=={VERSIONS['SNAKEMAKE_VERSION']}"
     _call("uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", python, wanted, *wheels)
     return place / "env" / "bin" / "snakemake"

@@ -136,7 +136,7 @@ def one_host_broken(room: Room, **more: Any) -> Callable[[], None]:
 
 
 def person(room: Room, recovers: Callable[[], object] = nothing) -> None:
-    """A person finds the job in the inbox, fixes what is wrong, and lets it go on."""
+    """A person finds the job in the inbox, fixes what is wrong, and releases it."""
     if room.failing:
         room.incident("held")
         recovers()

@@ -131,7 +131,8 @@ def test_an_output_that_was_changed_after_its_commit_is_no_input(sound: Forestay
     producer = run(sound, spec("echo right > made", outputs=["made"]), timeout=PATIENCE)
     made = Path(sound.outputs(producer["id"])["manifest"]["path"]).with_name("made")
     made.write_text("wrong\n")
-    job = failed(sound, spec("cat x", {"name": "x", "source": f"job:{producer['id']}/made"}))
+    wanted: InputJson = {"name": "x", "source": f"job:{producer['id']}/made"}
+    job = run(sound, spec('test "$(cat x)" = right', wanted), timeout=PATIENCE)["id"]
     assert told(sound, job) == Told("data unavailable", "staging-in", "data-corrupt", "elsewhere", "", "x")
 
 
@@ -315,13 +316,13 @@ def test_a_job_whose_hosts_die_again_and_again_is_held_with_the_cause(site: Fail
 @pytest.mark.ledger("P0-25")
 def test_a_way_to_the_server_that_is_cut_costs_nothing(site: FailureSite, tmp_path: Path) -> None:
     """The job ends while nobody hears it; its end is kept and told when the way is there again."""
-    tenant, gate = site.tenant(), tmp_path / "gate"
+    tenant, begun, gate = site.tenant(), tmp_path / "begun", tmp_path / "gate"
     with site.client(tenant) as client:
         host = site.host(tenant, "remote")
-        (accepted,) = client.submit(
-            [{}], spec(f"while ! test -e {gate}; do sleep 0.02; done; echo 1 > made", outputs=["made"])
-        )
-        until(lambda: client.job(accepted["id"])["state"] == "running", "its start")
+        script = f"touch {begun}; while ! test -e {gate}; do sleep 0.02; done; echo 1 > made"
+        (accepted,) = client.submit([{}], spec(script, outputs=["made"]))
+        # It is running for the server before the pilot has heard of it.
+        until(begun.exists, "its start")
         site.wire.cut()
         gate.touch()
         spool = host.jobs.parent / "spool"

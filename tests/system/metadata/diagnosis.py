@@ -142,7 +142,7 @@ def _read(operator: ForestayClient, name: str, record: Record) -> Diagnosed:
 
 
 def summary(diagnosed: Sequence[Diagnosed], seconds: Sequence[float]) -> dict[str, Any]:
-    """Means over all of them, and how much less there is to read."""
+    """Means over all of them."""
     result: dict[str, Any] = {
         "records": len(diagnosed),
         "right": sum(other_diagnosed.right for other_diagnosed in diagnosed) / len(diagnosed),
@@ -154,5 +154,5 @@ def summary(diagnosed: Sequence[Diagnosed], seconds: Sequence[float]) -> dict[st
     for word, pointed in (("log", False), ("own lines", True)):
         without = sum(other_diagnosed.without(pointed=pointed) for other_diagnosed in diagnosed) / len(diagnosed)
         with_it = sum(other_diagnosed.with_metadata(pointed=pointed) for other_diagnosed in diagnosed) / len(diagnosed)
-        result[word] = {"without": without, "with": with_it, "less": 1 - with_it / without}
+        result[word] = {"without": without, "with": with_it}
     return result

@@ -55,8 +55,6 @@ class Done:
 def load(site: FailureSite, jobs: int, *, metadata: bool) -> Done:
     """Submit a load at once and wait for its end."""
     with room(site, failing=False) as where:
-        where.host("roomy", cpus="2", disk=str(64 * MIB))
-        where.host("cramped", prepare="mount -t tmpfs -o size=512k tmpfs $WORK", cpus="2", disk=str(4 * MIB))
         kinds: dict[str, str] = {}
         began = None
         for kind, share in SHARES.items():
@@ -70,6 +68,9 @@ def load(site: FailureSite, jobs: int, *, metadata: bool) -> Done:
             many = [cast(NewJob, dict(fields)) for _ in range(round(jobs * share))]
             for accepted_json in where.operator.submit(many, spec):
                 kinds[accepted_json["id"]] = kind
+        # Only now: on a slow machine half of the load would have ended before the last of it is submitted.
+        where.host("roomy", cpus="2", disk=str(64 * MIB))
+        where.host("cramped", prepare="mount -t tmpfs -o size=512k tmpfs $WORK", cpus="2", disk=str(4 * MIB))
         known: Mapping[str, Any] = wait(where.operator, list(kinds), timeout=LONGEST).known
         ended = {name: _at(known[name]["changed"]) for name in kinds}
         began = min(_at(known[name]["created"]) for name in kinds)

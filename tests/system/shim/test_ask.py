@@ -162,6 +162,20 @@ def test_of_a_job_that_is_queued_again_nextflow_hears_nothing_and_of_a_cancelled
     assert (folder / "work" / ".exitcode").exists() == (state == "CANCELLED")
 
 
+def test_an_answer_that_is_faster_than_the_question_counts(folder: Path) -> None:
+    """The watcher reads the question and has the job requeued before the program that wrote it has ended: the signal ends that one too."""
+    (folder / "bin" / "dd").write_text('#!/bin/sh\ncat > "${1#of=}"\nexec sleep 60\n')
+    (folder / "bin" / "dd").chmod(0o755)
+    with start(folder) as job:
+        file = question(folder)
+        while not file.read_text().endswith("\n"):
+            time.sleep(0.02)
+        say(folder, "PENDING", restarts=1)
+        os.killpg(job.pid, signal.SIGTERM)
+        job.wait(60)
+    assert not (folder / "work" / ".exitcode").exists()
+
+
 @pytest.mark.parametrize("promise", ["", "2000000000\n"])
 @pytest.mark.parametrize(
     ("state", "restarts", "time_run", "hears"),

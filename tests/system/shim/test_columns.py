@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -125,6 +126,63 @@ def test_the_format_may_come_from_the_environment(folder: Path) -> None:
     assert call(folder, "squeue", SQUEUE_FORMAT="%j %i %T") == "FAILED 12 RUNNING\n"
     (folder / "listing").write_text("FAILED|12|FAILED\n")
     assert call(folder, "sacct", "-P", SACCT_FORMAT="jobname,jobid,state") == "FAILED|12|RUNNING\n"
+
+
+def _calls_of(folder: Path, *programs: str) -> Path:
+    """Programs that write down that they were called, in front of the real ones."""
+    (folder / "counted").mkdir()
+    for name in programs:
+        (folder / "counted" / name).write_text(
+            f'#!/bin/sh\necho "{name}{" $*" if name == "ls" else ""}" >>"$FOLDER/counts"\nexec {shutil.which(name)} "$@"\n'
+        )
+        (folder / "counted" / name).chmod(0o755)
+    (folder / "counts").touch()
+    return folder / "counts"
+
+
+def _counted(folder: Path, *words: str) -> str:
+    path = f"{folder / 'counted'}:{folder / 'bin'}:{folder / 'slurm'}:{os.environ['PATH']}"
+    return call(folder, *words, PATH=path)
+
+
+@pytest.mark.parametrize(
+    ("left", "words", "listing", "programs"),
+    [
+        ("12", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|COMPLETED\n", ""),
+        ("12", ("squeue", "-h", "-o", "%i %T"), "12 RUNNING\n", ""),
+        ("", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|FAILED\n", "awk ls"),
+        ("7", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|FAILED\n" * 900, "awk ls"),
+        ("7", ("squeue", "-h", "-o", "%i %T"), "12 FAILED\n", "awk ls"),
+        ("7", ("scontrol", "show", "job", "12"), "JobId=12 JobName=x\n   JobState=FAILED Reason=None\n", ""),
+    ],
+)
+def test_a_listing_costs_no_question_unless_a_failed_job_left_word(
+    folder: Path, left: str, words: tuple[str, ...], listing: str, programs: str
+) -> None:
+    (folder / "spool" / "new" / "12.0.1").unlink()
+    if left:
+        (folder / "spool" / "new" / f"{left}.0.1").touch()
+    (folder / "listing").write_text(listing)
+    counts = _calls_of(folder, "awk", "date", "ls")
+    assert _counted(folder, *words) == listing
+    called = [line.split()[0] for line in counts.read_text().splitlines()]
+    if words[0] != "scontrol":  # it can give an element by a number of its own
+        assert sorted(called) == programs.split()
+
+
+def test_an_element_may_be_asked_for_by_its_own_number_and_listed_without(folder: Path) -> None:
+    (folder / "jobs").write_text(f"15|12|3|N/A|{os.getuid()}|1|FAILED|{int(time.time())}\n")
+    (folder / "listing").write_text("FAILED\n")
+    assert call(folder, "sacct", "-X", "-n", "-P", "-j", "15", "-o", "State") == "RUNNING\n"
+
+
+def test_of_many_words_only_those_of_failed_jobs_are_looked_at(folder: Path) -> None:
+    for job in range(1000, 1400):
+        (folder / "spool" / "new" / f"{job}.0.1").touch()
+    (folder / "listing").write_text("12|FAILED\n1000|COMPLETED\n")
+    counts = _calls_of(folder, "ls")
+    assert _counted(folder, "sacct", "-X", "-n", "-P", "-o", "JobID,State") == "12|RUNNING\n1000|COMPLETED\n"
+    assert [line.split()[1:] for line in counts.read_text().splitlines()] == [["-f"], ["-f"], ["-lnqd", "12.0.1"]]
 
 
 @pytest.mark.finding("F-A14")

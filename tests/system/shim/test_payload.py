@@ -29,7 +29,7 @@ import os, sys
 print("arguments", sys.argv[1:])
 print("parent", open(f"/proc/{os.getppid()}/cmdline").read().split(chr(0))[:2])
 print("files", sorted(set(os.listdir(f"/proc/{os.getppid()}/fd")) & {"0", "1", "2", "3", "4"}))
-moving = ("NODE", "JOB", "TASK_PID", "TOPOLOGY", "HOST", "PATH", "SUBMIT", "SHIM")
+moving = ("NODE", "JOB", "TASK_PID", "TOPOLOGY", "HOST", "PATH", "SUBMIT", "SHIM", "OLDPWD")
 print("environment", sorted(f"{k}={v}" for k, v in os.environ.items() if not any(one in k for one in moving)))
 P
 echo "line $LINENO, children: $(pgrep -c -P $$)" >&2

@@ -24,6 +24,7 @@ from tests.system.simulation.virtual_loop import Actor, VirtualLoop
 
 from forestay.domain.jobs import lifecycle
 from forestay.services.scheduling import candidate_buffers
+from forestay.services.shared import loop_slices
 
 Protocol = Literal["checked", "naive", "number"]
 PATIENT = 240.0
@@ -394,13 +395,16 @@ class World:
 
 @contextmanager
 def _small_sizes() -> Iterator[None]:
-    """Stories are folded early and pages are short, so that few jobs are enough to meet chapters and cursors."""
-    before = lifecycle.KEEP, candidate_buffers.LEAST
-    lifecycle.KEEP, candidate_buffers.LEAST = 8, 3
+    """Stories are folded early and pages are short, so that few jobs are enough to meet chapters and cursors.
+
+    Work gives way to others by the real time that it took: on a busy machine a schedule would be another one.
+    """
+    before = lifecycle.KEEP, candidate_buffers.LEAST, loop_slices.SLICE
+    lifecycle.KEEP, candidate_buffers.LEAST, loop_slices.SLICE = 8, 3, float("inf")
     try:
         yield
     finally:
-        lifecycle.KEEP, candidate_buffers.LEAST = before
+        lifecycle.KEEP, candidate_buffers.LEAST, loop_slices.SLICE = before
 
 
 def run_schedule(seed: int, protocol: Protocol = "checked") -> Report:

@@ -32,7 +32,7 @@ async def strict(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site
     ):
         server = await running.server()
         tenant = f"t-{uuid4().hex[:8]}"
-        running.pilot(tenant, server, apptainer="no-such-program")
+        running.pilot(tenant, server, apptainer="off", podman="off", bubblewrap="off")
         yield Site(running, server, tenant)
 
 
@@ -64,8 +64,8 @@ async def test_tasks_go_to_the_pilots_that_can_run_them(tmp_path: Path) -> None:
     ):
         server = await running.server()
         tenant = f"t-{uuid4().hex[:8]}"
-        running.pilot(tenant, server, apptainer="no-such-program", host="plain", slots=4)
-        running.pilot(tenant, server, apptainer=str(stand_in), host="able")
+        running.pilot(tenant, server, apptainer="off", podman="off", bubblewrap="off", host="plain", slots=4)
+        running.pilot(tenant, server, apptainer=str(stand_in), podman="off", bubblewrap="off", host="able")
         site = Site(running, server, tenant)
         client = site.client()
         with site.plain("operator") as operator:

@@ -37,7 +37,19 @@ def _build(commit: str, folder: Path, target: Path) -> None:
         subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", made, source], check=True)
         locked = folder / "locked.txt"
         subprocess.run(
-            [uv, "export", "--quiet", "--frozen", "--no-dev", "--no-emit-project", "--project", source, "-o", locked],
+            [
+                uv,
+                "export",
+                "--quiet",
+                "--frozen",
+                "--no-dev",
+                "--all-extras",
+                "--no-emit-workspace",
+                "--project",
+                source,
+                "-o",
+                locked,
+            ],
             check=True,
             stdout=subprocess.DEVNULL,
         )

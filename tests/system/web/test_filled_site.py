@@ -103,6 +103,9 @@ async def test_the_largest_group_is_understood(start: Start, by: By) -> None:
     assert await hands.clicks() <= MOST["understand"]
 
 
+CHIPS = 10
+
+
 @by_hand
 async def test_failures_are_counted_by_cause_owner_time_and_host(start: Start, filled: FilledSite, by: By) -> None:
     page, hands = await start(by)
@@ -114,7 +117,8 @@ async def test_failures_are_counted_by_cause_owner_time_and_host(start: Start, f
     counts = (await filled.login().get("/v1/incidents/counts", params=asked)).json()["counts"]
     hosts = page.get_by_role("group", name="Host", exact=True).get_by_role("button")
     assert len(counts) >= 5
-    await expect(hosts).to_have_text([f"{host} {many}" for host, many in counts.items()])
+    # Which pilots took the jobs depends on how busy the machine is; the page has chips for ten hosts.
+    await expect(hosts).to_have_text([f"{host} {many}" for host, many in counts.items()][:CHIPS])
     await expect(page.get_by_role("link", name=re.compile("^Open: "))).to_have_count(2)
     assert "cause=memory&owner=ada&since=yesterday" in page.url
     assert await hands.clicks() <= MOST["ask"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
-import threading
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from forestay.adapters.system import shim_spool
 from forestay.adapters.system.shim_spool import ShimSpool
 from forestay.domain.sites.watched_job import Question, WatchedJob
 from forestay.ports.errors import Permanent
@@ -97,6 +100,35 @@ def test_what_is_no_word_is_passed_over(spool: ShimSpool) -> None:
 
 
 @pytest.mark.finding("F-A6")
+def test_a_word_is_read_once_and_again_when_it_changes(spool: ShimSpool, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: Counter[str] = Counter()
+    whole = shim_spool._read
+
+    def counted(path: str) -> tuple[WatchedJob, os.stat_result]:
+        read[Path(path).name] += 1
+        return whole(path)
+
+    monkeypatch.setattr(shim_spool, "_read", counted)
+    for job in ("12", "13"):
+        leave(spool, job)
+    monkeypatch.setattr(shim_spool, "YOUNG", -60.0)
+    for _ in range(3):
+        assert [job.id for job in spool.jobs()] == ["12", "13"]
+    assert set(read.values()) == {1}
+    leave(spool, "13", run="another")
+    assert [job.run for job in spool.jobs()] == ["", "another"]
+    assert read == {"12.0.4711": 1, "13.0.4711": 2}
+    (spool.folder / "new" / "12.0.4711").unlink()
+    assert [job.id for job in spool.jobs()] == ["13"]
+
+
+def test_a_word_that_was_written_just_now_is_read_again(spool: ShimSpool) -> None:
+    leave(spool, "12")
+    spool.jobs()
+    leave(spool, "12", run="another")  # perhaps within the same tick of the file system's clock
+    assert [job.run for job in spool.jobs()] == ["another"]
+
+
 def test_a_word_says_whether_its_user_allows_a_requeue(spool: ShimSpool) -> None:
     leave(spool, "7")
     for job, value in (("8", "allow"), ("9", "no")):
@@ -184,37 +216,46 @@ def test_a_word_with_a_second_link_is_passed_over(spool: ShimSpool, tmp_path: Pa
     assert [job.id for job in spool.jobs()] == ["9"]
 
 
+SWAP = """
+import os, shutil, sys
+own, secret, draft, word = sys.argv[1:]
+while True:
+    for _ in range(200):
+        for make in (lambda: os.symlink(secret, draft), lambda: os.link(secret, draft), lambda: os.mkfifo(draft), lambda: shutil.copy(own, draft)):
+            make()
+            os.rename(draft, word)
+    print("own", flush=True)
+    sys.stdin.readline()
+"""
+
+
 @pytest.mark.finding("F-A7")
 def test_what_is_swapped_while_it_is_looked_at_is_never_read_through(spool: ShimSpool, tmp_path: Path) -> None:
-    """A plain file, a link to what its owner may not read, a second link and a pipe, one after the other under one name."""
+    """A plain file, a link to what its owner may not read, a second link and a pipe, one after the other under one name, by another process."""
     leave(spool, "8", name="secret", run="secret")
     secret = (spool.folder / "new" / "secret").rename(tmp_path / "secret")
-    draft = tmp_path / "draft"
-
-    def plain() -> None:
-        leave(spool, "8", name="9999", run="own")
-        (spool.folder / "new" / "9999").rename(draft)
-
-    over = threading.Event()
-
-    def swap() -> None:
-        while not over.is_set():
-            for make in (plain, lambda: draft.symlink_to(secret), lambda: os.link(secret, draft), lambda: os.mkfifo(draft)):  # fmt: skip
-                make()
-                draft.rename(spool.folder / "new" / "8.0.1")
-
-    swapping = threading.Thread(target=swap)
-    swapping.start()
-    try:
+    leave(spool, "8", name="9999", run="own")
+    own = (spool.folder / "new" / "9999").rename(tmp_path / "own")
+    with subprocess.Popen(
+        [sys.executable, "-c", SWAP, own, secret, tmp_path / "draft", spool.folder / "new" / "8.0.1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as swapping:
+        assert swapping.stdin is not None
+        assert swapping.stdout is not None
         seen: Counter[str] = Counter()
-        deadline = time.monotonic() + 60
-        while seen["own"] < 500:
-            assert time.monotonic() < deadline
-            seen.update(job.run for job in spool.jobs())
-    finally:
-        over.set()
-        swapping.join()
-    assert set(seen) == {"own"}
+        try:
+            for _ in range(20):
+                while not select.select([swapping.stdout], [], [], 0)[0]:
+                    seen.update(job.run for job in spool.jobs())
+                assert swapping.stdout.readline() == "own\n"
+                assert [job.run for job in spool.jobs()] == ["own"], "it stays now"
+                swapping.stdin.write("\n")
+                swapping.stdin.flush()
+        finally:
+            swapping.kill()
+    assert set(seen) <= {"own"}
 
 
 @pytest.mark.finding("F-A7")

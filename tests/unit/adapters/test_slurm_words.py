@@ -11,8 +11,9 @@ import pytest
 
 from forestay.adapters.slurm.controllers import controllers, why_unreached
 from forestay.adapters.slurm.reading import NodeWord, joined, read_accounting, read_queue, with_nodes
-from forestay.adapters.slurm.words import NOT_SENT, PERHAPS_SENT, exit_of, nodes_of, one_line, state_of
+from forestay.adapters.slurm.words import NOT_SENT, PERHAPS_SENT, exit_of, one_line, state_of
 from forestay.domain.sites.batch import FORGOTTEN, SILENT, BatchOutcome, BatchState, SubmitRefusal
+from forestay.formats.text.host_list import nodes_of
 
 RUNS = "10|10|N/A|RUNNING|None|n1|0|0|2026-11-15T18:39:01|2027-11-15T18:39:01|fs-t2"
 FAILED = "11|11|N/A|FAILED|NonZeroExitCode|n1|768|0|2026-11-15T18:39:01|2026-11-15T18:39:01|fs|x"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.adapters.sql.rows import job_row, new_rows, stored_job
-from forestay.domain.jobs.job_document import FlowRef, JobDocument
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, JobDocument, Token
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import JobElement, Submission, new_job, new_jobs
@@ -33,6 +33,8 @@ elements = st.builds(
     at=st.none() | st.integers(0, 2**33),
     parameters=st.dictionaries(texts, values, max_size=2),
     flow_ref=flow_refs,
+    extra=st.dictionaries(texts, values, max_size=2),
+    reused=st.none() | st.just(AttemptResult(Token(0, 1), "c", AttemptOutcome.OK, exit_code=0)),
 )
 commons = st.builds(
     Submission,

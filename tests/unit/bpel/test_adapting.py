@@ -38,6 +38,7 @@ def spaces(element: XmlElement) -> set[str]:
     return {element.space}.union(*(spaces(xml_element) for xml_element in element.elements))
 
 
+@pytest.mark.ledger("P0-21")
 @pytest.mark.parametrize("away", [False, True], ids=["proxy", "proxy away"])
 @pytest.mark.parametrize("run", CASES, ids=lambda run: run.name)
 def test_an_adapted_process_does_the_same(run: ProcessCase, away: bool) -> None:

@@ -56,6 +56,18 @@ WHOLE = f"""{HEAD}
 </JobDefinition>"""
 
 
+def test_a_definition_may_name_a_container() -> None:
+    """An element of our own, where JSDL allows it; without it nothing changes."""
+    name = '<c:Container xmlns:c="urn:forestay:jsdl">docker://debian:12</c:Container>'
+    text = WHOLE.replace("<p:POSIXApplication", f"{name}<p:POSIXApplication", 1)
+    definition = read_jsdl(text)
+    assert converted_job(definition).pattern.container == "docker://debian:12"
+    assert read_jsdl(write_jsdl(definition)) == definition
+    assert converted_job(read_jsdl(WHOLE)).pattern.container == ""
+    with pytest.raises(NotRunnable, match="container"):
+        converted_job(read_jsdl(text.replace("docker://", "ftp://")))
+
+
 def test_a_definition_becomes_a_job() -> None:
     made = converted_job(read_jsdl(WHOLE))
     assert made.name == "fit-model"
@@ -196,7 +208,7 @@ STAGED = st.builds(
 )
 JOBS = st.builds(
     JobDefinition, MAYBE, MAYBE, st.lists(TEXT, max_size=2).map(tuple), st.lists(TEXT, max_size=2).map(tuple),
-    MAYBE, MAYBE, MAYBE, st.none() | POSIX_RUN | HPC_RUN, st.none() | RESOURCES, st.lists(STAGED, max_size=3).map(tuple), MAYBE,
+    MAYBE, MAYBE, MAYBE, MAYBE, st.none() | POSIX_RUN | HPC_RUN, st.none() | RESOURCES, st.lists(STAGED, max_size=3).map(tuple), MAYBE,
 )  # fmt: skip
 
 

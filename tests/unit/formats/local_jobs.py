@@ -56,7 +56,7 @@ class LocalJobs:
     def submit(self, command: SubmitJobs) -> None:
         order = command.order
         jobs = task_jobs(self.plan, order, tenant="lab", files=self.files)
-        chosen = parameters(self.plan, order, command.first, command.count, member=self.member)
+        chosen = parameters(self.plan, order, range(command.first, command.first + command.count), member=self.member)
         if not command.wait:
             self.events.append(JobsAccepted(2, order.work, command.first, command.count))
         for index, values in enumerate(chosen, start=command.first):

@@ -41,6 +41,7 @@ class Failures:
     """What goes wrong; a test sets and clears it."""
 
     drop_requests: bool = False  # close every connection unanswered, as a dead server's machine would
+    claims_after_heartbeats: int = 0  # claims are answered only when so many heartbeats have come since
     lose_completion_replies: int = 0  # store so many ends and then close the connection unanswered
     end_result: str = "committed"
     refuse_completions: int = 0  # so many ends are answered 422
@@ -281,6 +282,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not state._running.is_set():
             state.jobs[:0] = jobs
             return
+        if jobs and state.failures.claims_after_heartbeats:
+            heard = len(state.seen.heartbeats) + state.failures.claims_after_heartbeats
+            until(lambda: len(state.seen.heartbeats) >= heard, "heartbeats")
         self._answer(200, {"claims": jobs})
 
     def _completions(self, body: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from tests.unit.pilot.conftest import SOURCE, RunningPilot
 from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 from tests.unit.pilot.process.test_payload import alive, written_pid
 
+from forestay_pilot.containers.runtimes import ContainerRuntimes
 from forestay_pilot.process.payload import Surroundings
 from forestay_pilot.process.payload_cgroup import ready_parent
 
@@ -232,7 +233,12 @@ def test_an_idle_pilot_ends(server: FakeServer, pilot: StartPilot) -> None:
 def test_a_pilot_tells_what_runs_containers(
     server: FakeServer, pilot: StartPilot, program: str, runtimes: list[str]
 ) -> None:
-    assert pilot(idle_exit=0.2, surroundings=Surroundings(grace=1.0, apptainer=program)).wait() == 0
+    assert (
+        pilot(
+            idle_exit=0.2, surroundings=Surroundings(grace=1.0, containers=ContainerRuntimes(apptainer=program))
+        ).wait()
+        == 0
+    )
     assert server.seen.registrations[0]["runtimes"] == runtimes
 
 

@@ -52,11 +52,13 @@ FOR_ALL = {
     "apps/operations/prune.py": "an operator's command with access to the store itself",
     "services/data/storage_cleaner.py": LOOP,
     "services/exceptions/act/incident_closer.py": LOOP,
+    "services/exceptions/act/output_remaker.py": LOOP,
     "services/exceptions/detect/limit_monitor.py": LOOP,
     "services/exceptions/detect/taught_patterns.py": LOOP,
     "services/exceptions/detect/unavailability_monitor.py": LOOP,
     "services/exceptions/engines/engine_commands.py": "who listens for commands at which server, for the broadcast to all",
     "services/exceptions/recovery.py": LOOP,
+    "services/flows/external_events.py": LOOP,
     "services/exceptions/safeguards/action_limits.py": LOOP,
     "services/exceptions/safeguards/storm_tracker.py": "a storm of a site is one of all its tenants",
     "services/flows/completion_relay.py": LOOP,
@@ -80,6 +82,7 @@ FOR_ALL = {
     "services/pilots/pilot_channels.py": LOOP,
     "services/pilots/pilot_revocations.py": LOOP,
     "services/rules/rule_store.py": "the newest versions of all rule sets, for the cache of a server",
+    "services/scheduling/licence_seats.py": "licences are of the domain, not of a tenant",
     "services/scheduling/candidate_buffers.py": "by queue lane, of which the tenant is a part",
 }
 SOURCE = Path(__file__).parents[3] / "src" / "forestay"

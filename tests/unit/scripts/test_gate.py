@@ -71,7 +71,7 @@ def test_every_tier_has_one_name() -> None:
 
 
 def test_the_recipes_of_the_tiers_exist() -> None:
-    recipes = set(re.findall(r"^([a-z][a-z-]*)(?: [^\n]*)?:(?!=)", JUSTFILE, re.MULTILINE))
+    recipes = set(re.findall(r"^([a-z][a-z0-9-]*)(?: [^\n]*)?:(?!=)", JUSTFILE, re.MULTILINE))
     called = {
         tier.command.split()[1]
         for phase in PHASES

@@ -111,3 +111,10 @@ def test_no_part_of_the_pages_imports_itself_by_a_detour() -> None:
         graph[name] = {found for word in relative if (found := (path.parent / word).resolve()) in files}
     assert any(graph.values())
     assert len(list(TopologicalSorter(graph).static_order())) == len(files)
+
+
+def test_no_test_replaces_a_part_of_a_standard_module() -> None:
+    """Reached through another module's name, it is replaced for all: a sleep that does not wait makes every other task spin, and nothing else runs."""
+    whole = re.compile(r"""setattr\(\s*(?:["'][\w.]+\.(?:asyncio|time|threading)\.|(?:asyncio|time|threading), )""")
+    found = [path.name for path in (ROOT / "tests").rglob("*.py") if whole.search(path.read_text(encoding="utf-8"))]
+    assert not found

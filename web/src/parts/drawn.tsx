@@ -40,7 +40,7 @@ function Box({ data }: NodeProps<Shown>) {
       {data.choose === null ? (
         data.content
       ) : (
-        <button type="button" className="choose" aria-label={data.label} onClick={data.choose}>
+        <button type="button" className="choose" onClick={data.choose}>
           {data.content}
         </button>
       )}

@@ -10,6 +10,8 @@ from forestay_bpel.domain.xml_tree import XmlElement
 from forestay_bpel.interpreter.host import WHOLE, Fault, Message, standard_fault
 from forestay_bpel.interpreter.scopes import Running, ScopeVariable, Values, copied
 
+_SERVICE = "{http://docs.oasis-open.org/wsbpel/2.0/serviceref}service-ref"
+_ADDRESSING = "http://www.w3.org/2005/08/addressing"
 _VARIABLE = re.compile(r"\$\s*([\w-]+)")
 Whole = Message
 """A value that is a whole message."""
@@ -22,8 +24,10 @@ class Assigning:
         self.values = values
 
     def assign(self, at: Running, assign: Assign) -> None:
-        """Every copy, or none: a fault puts all variables back."""
+        """Every copy, or none: a fault puts all variables and partner links back."""
         before: dict[int, tuple[ScopeVariable, Message | None]] = {}
+        partners = [(at.home_of_partner(copy.to.partner), copy.to.partner) for copy in assign.copies if copy.to.partner]
+        addresses = [(home, name, home.addresses.get(name, "")) for home, name in partners]
         for copy in assign.copies:
             for name in self.targets(copy.to):
                 if at.has(name):
@@ -36,6 +40,8 @@ class Assigning:
             fault.line = fault.line or assign.std.line
             for held, value in before.values():
                 held.value = value
+            for home, name, address in addresses:
+                home.addresses[name] = address
             raise
 
     @staticmethod
@@ -73,7 +79,7 @@ class Assigning:
             inner = from_spec.literal.elements
             return inner[0].copy() if inner else from_spec.literal.text
         if from_spec.partner:
-            return XmlElement("{http://docs.oasis-open.org/wsbpel/2.0/serviceref}service-ref")
+            return _reference(at.home_of_partner(from_spec.partner).addresses.get(from_spec.partner, ""))
         if from_spec.expression is not None:
             return self.one(self.values.value(at, from_spec.expression))
         if not from_spec.variable:
@@ -106,6 +112,7 @@ class Assigning:
     def to(self, at: Running, copy: Copy, value: XmlElement | str | Whole) -> None:
         to = copy.to
         if to.partner:
+            at.home_of_partner(to.partner).addresses[to.partner] = _address(value)
             return
         if to.expression is not None:
             self.to_expression(at, copy, value)
@@ -194,3 +201,20 @@ class Assigning:
                 parent.children[place] = text
             case Root(child):
                 child.set_text(text)
+
+
+def _reference(address: str) -> XmlElement:
+    """An endpoint reference as a process sees it; empty where a partner has no address."""
+    if not address:
+        return XmlElement(_SERVICE)
+    inner = XmlElement(f"{{{_ADDRESSING}}}Address", {}, [address])
+    return XmlElement(_SERVICE, {}, [XmlElement(f"{{{_ADDRESSING}}}EndpointReference", {}, [inner])])
+
+
+def _address(value: XmlElement | str | Whole) -> str:
+    """The address in an endpoint reference, at whatever depth; empty if it has none."""
+    if not isinstance(value, XmlElement):
+        return ""
+    if value.name == "Address":
+        return value.text.strip()
+    return next(filter(None, (_address(child) for child in value.elements)), "")

@@ -43,6 +43,8 @@ class PartnerCall:
     line: int = 0
     answered: bool = True
     """Whether the process waits for an answer."""
+    address: str = ""
+    """Where the partner is, if the process has assigned it an endpoint reference."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ class Messages:
         ]
         self.correlation.correlate(at, asking, message, activity.std.line)
         answered = bool(activity.output or activity.from_parts)
+        address = at.home_of_partner(activity.partner).addresses.get(activity.partner, "")
         call = PartnerCall(
-            activity.partner, activity.operation, message, activity.std.name, activity.std.line, answered
+            activity.partner, activity.operation, message, activity.std.name, activity.std.line, answered, address
         )
         answer = await self.host.invoke(call)
         if answered:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from forestay.domain.flows.definition.flow import Task
+from forestay.domain.jobs.job_flow_pattern import SUBMISSION, JobFlowPattern
 from forestay.domain.jobs.specification import RetryPolicy
 from forestay.flows.flow_context import PendingWork
 from forestay.flows.results import Ended, JobFailed
@@ -41,6 +42,7 @@ class Partners(ABC):
 
     def __init__(self, flow: BpelFlow) -> None:
         self.bpel = flow
+        self._kinds = _invoked(flow)
         self.known: dict[str, _Job] = {}
         self.replies: dict[str, Message] = {}
         self.faulted_replies: dict[str, str] = {}
@@ -158,10 +160,20 @@ class Partners(ABC):
         forestay_job = self._forestay_job(call, binding)
         name = self.fresh_name(task_name(call.name or forestay_job.name))
         pattern = replace(forestay_job.pattern, wait=binding.kind is not OperationKind.FORGET)
+        if (submission := self._submission(call, binding)) is not None:
+            pattern = replace(pattern, labels={**pattern.labels, SUBMISSION: submission.value})
         if binding.max_attempts > 1:
             pattern = replace(pattern, retry=RetryPolicy(binding.max_attempts, pattern.retry.wait))
         job = self.known[name] = _Job(self.start(Task(name, pattern)))
         return name, job
+
+    def _submission(self, call: PartnerCall, binding: Binding) -> JobFlowPattern | None:
+        """How the process submits and awaits a job; None: it is notified, or does not wait."""
+        if binding.kind is OperationKind.RUN:
+            return JobFlowPattern.SYNCHRONOUS
+        kinds = self._kinds.get(call.partner.removeprefix(PREFIX), set[OperationKind]())
+        polls = OperationKind.POLL in kinds and OperationKind.REGISTER not in kinds
+        return JobFlowPattern.POLLING if binding.kind is OperationKind.SUBMIT and polls and not binding.tell else None
 
     def _forestay_job(self, call: PartnerCall, binding: Binding) -> ConvertedJob:
         definition = next(
@@ -233,6 +245,18 @@ def _inside(element: XmlElement) -> Iterator[XmlElement]:
     yield element
     for child in element.elements:
         yield from _inside(child)
+
+
+def _invoked(flow: BpelFlow) -> dict[str, set[OperationKind]]:
+    """The kinds of operations that a process invokes, by partner."""
+    kinds: dict[str, set[OperationKind]] = {}
+    for element in _inside(flow.root):
+        if element.name == "invoke":
+            partner = element.get("partnerLink").removeprefix(PREFIX)
+            binding = flow.services.binding(partner, element.get("operation"))
+            if binding is not None:
+                kinds.setdefault(partner, set()).add(binding.kind)
+    return kinds
 
 
 def _names(message: Message) -> Iterator[str]:

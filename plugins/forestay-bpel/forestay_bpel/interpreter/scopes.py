@@ -41,6 +41,8 @@ class Running:
     sets: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     completed: list[Running] = field(default_factory=list)
     """The scopes inside that completed, oldest first."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Of the partner links that are declared here: what the process has assigned to them."""
 
     def find(self, name: str) -> ScopeVariable:
         at: Running | None = self
@@ -65,6 +67,15 @@ class Running:
                 return at
             at = at.above
         raise standard_fault("correlationViolation", f"there is no correlation set {name}")
+
+    def home_of_partner(self, name: str) -> Running:
+        """The scope that declares a partner link; of several runs of one scope that enclose each other the outermost."""
+        at = self
+        while at.above is not None and (
+            at.above.scope is at.scope or all(link.name != name for link in at.scope.partners)
+        ):
+            at = at.above
+        return at
 
 
 Links = dict[str, bool]

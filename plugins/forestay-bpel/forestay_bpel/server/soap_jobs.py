@@ -11,6 +11,7 @@ from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import RequestContext
 from forestay.apps.server.jobs.schemas import InputIn, JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from forestay.apps.server.jobs.submissions import check_producers, submissions_from
+from forestay.domain.jobs.job_flow_pattern import FORGOTTEN
 from forestay.ports.operations.identity import Principal
 from forestay.services.jobs.callback_registry import CallbackRegistry
 from forestay.services.shared.checked_writer import WriteApplied
@@ -107,10 +108,13 @@ async def _submit(context: RequestContext, who: Principal, asked: soap.SoapReque
             resources=ResourcesIn(cpus=need.cpus, memory=need.memory, disk=need.disk, wall=need.wall),
             inputs=[InputIn(name=name, source=_plain(source)) for name, source in pattern.inputs.items()],
             outputs=list(dict.fromkeys(pattern.outputs.values())),
+            container=_plain(pattern.container),
             effects=pattern.effects.value,
         )
         callback = _callback(context, asked.body) if _inside(asked.body, "notifyTo") is not None else None
-        body = SubmitIn(specification=specification, jobs=[JobIn(callback=callback, labels=dict(pattern.labels))])
+        forgotten = {FORGOTTEN: "true"} if asked.body.name == "forget" else {}
+        job = JobIn(callback=callback, labels={**pattern.labels, **forgotten})
+        body = SubmitIn(specification=specification, jobs=[job])
     except ValidationError as error:
         raise HttpProblem(422, f"the job cannot be run: {_first(error)}") from error
     parts = context.services.components

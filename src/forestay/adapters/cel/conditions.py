@@ -12,7 +12,7 @@ Three habits of the library that this file answers for:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -22,6 +22,7 @@ from cel_expr_python.ext import ext_math, ext_strings  # type: ignore[import-unt
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.rules.condition import MAX_PATTERN_BYTES, Erred, Evaluate, check_bounds
 from forestay.domain.rules.context import BY_NAME, FIELDS, UNFILLED, Context, FieldType
+from forestay.domain.rules.plain_condition import fields_named
 from forestay.ports.rules.conditions import ConditionProblem, Conditions
 
 MOST_KEPT = 200_000
@@ -48,6 +49,7 @@ _MATCHES = re.compile(r"""\bmatches\s*\(\s*[rR]?("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\
 _TEXTS = re.compile(r"""[rR]?(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')""")
 _SINGLE = re.compile(r"(?<![=!<>])=(?!=)")
 _UNDECLARED = re.compile(r"undeclared reference to '([^']{1,200})'")
+_FIELDS_LISTED = "forestay rules fields lists the fields"
 _CODE = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 
 
@@ -95,7 +97,7 @@ class CelConditions(Conditions):
                 if problems:
                     return Erred(f"the condition does not compile: {problems[0]}")
                 expression = compiled[text]
-            if unfilled and (missing := [name for name in _named_in(text) if name in unfilled]):
+            if unfilled and (missing := [name for name in fields_named(text) if name in unfilled]):
                 return Erred(f"{missing[0]} could not be found out when the exception was detected")
             try:
                 if handed != len(self._used):
@@ -133,7 +135,7 @@ class CelConditions(Conditions):
         try:
             checked = self._checking.compile(text)
         except (RuntimeError, ValueError) as error:
-            return wrong + (_assignments(text) or _told(error))
+            return wrong + (assignments(text) or told(error))
         if checked.return_type() != cel.Type.BOOL:
             wrong.append(
                 ConditionProblem(1, 1, f"a condition must be bool; this is {checked.return_type().name().lower()}")
@@ -141,18 +143,10 @@ class CelConditions(Conditions):
         if not wrong:
             try:
                 _keep(self._compiled, text, self._running.compile(text))
-                self._used.update(dict.fromkeys(_named_in(text)))
+                self._used.update(dict.fromkeys(fields_named(text)))
             except (RuntimeError, ValueError) as error:
-                return _told(error)
+                return told(error)
         return wrong
-
-
-def _named_in(text: str) -> list[str]:
-    """The fields that a text may name: never too few, perhaps too many."""
-    if "//" in text or "`" in text:
-        return list(BY_NAME)
-    bare = "".join(text.split())
-    return [name for name in BY_NAME if name in bare]
 
 
 def _keep(kept: dict[str, Any], text: str, value: Any) -> None:
@@ -165,7 +159,7 @@ def _place(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
 
 
-def _assignments(text: str) -> list[ConditionProblem]:
+def assignments(text: str) -> list[ConditionProblem]:
     """Where one sign stands that two were meant for. CEL would complain of each word behind it."""
     # As long as it was, so that places stay.
     bare = _TEXTS.sub(lambda match: "_" * len(match[0]), text)
@@ -175,22 +169,25 @@ def _assignments(text: str) -> list[ConditionProblem]:
     ]
 
 
-def _hint(message: str) -> str:
+def _hint(message: str, names: Collection[str], advice: str) -> str:
     """What was probably meant by a name that nobody knows."""
     match = _UNDECLARED.match(message)
     if match is None:
         return message
     name = match[1]
-    if name in list(Cause) or name in list(RetryNeed):
+    if names is BY_NAME and (name in list(Cause) or name in list(RetryNeed)):
         return f'{message}; put text in quotes: "{name}"'
-    close = get_close_matches(name, BY_NAME, n=1)
-    return f"{message}; did you mean {close[0]}?" if close else f"{message}; forestay rules fields lists the fields"
+    close = get_close_matches(name, names, n=1)
+    return f"{message}; did you mean {close[0]}?" if close else f"{message}; {advice}"
 
 
-def _told(error: Exception) -> list[ConditionProblem]:
+def told(error: Exception, names: Collection[str] = BY_NAME, advice: str = _FIELDS_LISTED) -> list[ConditionProblem]:
+    """The problems that the library names, each with its place and with what was probably meant."""
     problems = [
         ConditionProblem(
-            max(0, int(line)), max(0, int(column)), _hint(_CODE.sub("", message.removesuffix(" (in container '')")))
+            max(0, int(line)),
+            max(0, int(column)),
+            _hint(_CODE.sub("", message.removesuffix(" (in container '')")), names, advice),
         )
         for line, column, message in _PLACE.findall(str(error))
     ]

@@ -34,6 +34,8 @@ from forestay.ports.errors import Transient
 
 TAKEN_ALONG = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ")
 """What a pilot gets of the agent's own environment; nothing else, for there may be secrets in it."""
+MOST_IDS = 2000
+"""Jobs that one squeue or sacct is asked about. Each squeue gets all jobs from the controller, so that fewer are better; beyond that sacct takes longer than twice for half."""
 _ID = re.compile(r"^(\d+)(?:;\S*)?$")
 _LAG = re.compile(r"DBD Agent queue size:\s*(\d+)")
 
@@ -105,10 +107,11 @@ class SlurmBatch:
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
         """As the port says."""
         outcomes: dict[BatchId, BatchOutcome] = {}
-        for some in slices(jobs):
-            ids = ",".join(some)
-            queue = await self._queue([f"--jobs={ids}"])
-            accounting = await self._accounting([f"--jobs={ids}"])
+        for some in slices(jobs, MOST_IDS):
+            queue = await self._queue([f"--jobs={','.join(some)}"])
+            # Of a job that waits or runs for the first time the accounting knows no more.
+            older = [name for name in some if queue is None or not _first_start(queue.get(name))]
+            accounting = await self._accounting([f"--jobs={','.join(older)}"]) if older else {}
             for name in some:
                 outcomes[name] = joined(
                     queue[name].outcome if queue and name in queue else None,
@@ -168,6 +171,12 @@ class SlurmBatch:
     ) -> CommandResult:
         """One of Slurm's commands, in the environment that they get."""
         return await self.commands.run(command, environment=environment or self._own, stdin=stdin, seconds=self.seconds)
+
+
+def _first_start(job: BatchJob | None) -> bool:
+    if job is None or job.outcome.restarts:
+        return False
+    return job.outcome.state in (BatchState.WAITING, BatchState.RUNNING)
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from forestay.adapters.slurm.words import TOLD_BY_NODE, exit_of, nodes_of, seconds_of, state_of
+from forestay.adapters.slurm.words import TOLD_BY_NODE, exit_of, seconds_of, state_of
 from forestay.domain.sites.batch import FORGOTTEN, OVER, SILENT, BatchJob, BatchOutcome, BatchState, ended_event
+from forestay.formats.text.host_list import nodes_of
 
 QUEUE_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,StartTime:|,EndTime:|,Name:"
 """The name last: it is the only one that a person chooses. Bars stand for the `separator`."""

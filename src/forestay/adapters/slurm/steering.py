@@ -10,10 +10,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from forestay.adapters.slurm.batch import SlurmBatch
-from forestay.adapters.slurm.words import nodes_of, one_line, said, separator, state_of
+from forestay.adapters.slurm.batch import MOST_IDS, SlurmBatch
+from forestay.adapters.slurm.words import one_line, said, separator, state_of
 from forestay.domain.sites.batch import OVER, BatchId, slices
 from forestay.domain.sites.watched_job import NEVER_STARTS, ArrayReading, JobDetails, JobIdentity, JobKind, several
+from forestay.formats.text.host_list import nodes_of
 from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Permanent, Transient
 
@@ -64,7 +65,7 @@ class SlurmSteering:
 
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
         identities: dict[BatchId, JobIdentity] = {}
-        for some in slices(jobs):
+        for some in slices(jobs, MOST_IDS):
             identities |= read_identities(await self._queue(some, "--states=all", f"--Format={IDENTITY_FIELDS}"))
             forgotten = [job for job in some if job not in identities]
             if forgotten:
@@ -116,7 +117,7 @@ class SlurmSteering:
         return max(peaks, default=None) if ran.code == 0 else None
 
     async def allow_again(self, jobs: Collection[BatchId]) -> None:
-        for some in slices(jobs):
+        for some in slices(jobs, MOST_IDS):
             queue = await self._queue(some, f"--Format=Requeue:|,{IDENTITY_FIELDS}")
             lines = [line.partition("|") for line in queue.splitlines()]
             identities = read_identities("\n".join(rest for _, _, rest in lines))

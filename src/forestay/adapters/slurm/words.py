@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 
 from forestay.domain.sites.batch import BatchState
@@ -124,31 +124,3 @@ def exit_of(text: str) -> tuple[int | None, int | None]:
         return (None, status & 0x7F) if status & 0x7F else (status >> 8, None)
     died = int(signal) & 0x7F if signal.isdigit() else 0
     return (None, died) if died and code == "0" else (int(code), died or None)
-
-
-_LIST = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)(?:,|$)")
-
-
-def nodes_of(text: str, most: int = 1000) -> tuple[str, ...]:
-    """The nodes of a list such as ``n[1-3,7],login1``; nothing for what Slurm writes when there are none."""
-    if not text or text.startswith(("None", "(null)", "N/A")):
-        return ()
-    nodes: list[str] = []
-    for node in _each_node(text):
-        nodes.append(node)
-        if len(nodes) == most:
-            break
-    return tuple(nodes)
-
-
-def _each_node(text: str) -> Iterator[str]:
-    for prefix, ranges, suffix in _LIST.findall(text):
-        if not ranges:
-            yield prefix + suffix
-            continue
-        for part in ranges.split(","):
-            low, _, high = part.partition("-")
-            if not (low.isdigit() and (high or low).isdigit()):
-                continue
-            for number in range(int(low), int(high or low) + 1):
-                yield f"{prefix}{number:0{len(low)}d}{suffix}"

@@ -72,7 +72,7 @@ class SqlDatabase:
 
     async def _make_tables(self) -> int | None:
         """Make and add what is missing; the layout that was there before, if there was one."""
-        async with self.dialect.writer.begin() as connection:
+        async with self.dialect.changing() as connection:
             await self.dialect.begin_layout(connection)
             await connection.run_sync(metadata.create_all)
             number = (await connection.execute(select(layout.c.number))).scalar()
@@ -102,7 +102,7 @@ class SqlDatabase:
         """A statement that changes something, durable when this returns."""
 
         async def change() -> None:
-            async with self.dialect.writer.begin() as connection:
+            async with self.dialect.changing() as connection:
                 await connection.execute(statement)
 
         with translated():
@@ -127,7 +127,7 @@ class SqlDatabase:
 
         async def change() -> int:
             status = tuple_(table.c.id, table.c.version).in_(versions)
-            async with self.dialect.writer.begin() as connection:
+            async with self.dialect.changing() as connection:
                 gone = (await connection.execute(delete(table).where(status).returning(table.c.id))).scalars().all()
                 if gone and beside is not None:
                     await connection.execute(delete(beside.table).where(self.dialect.any_of(beside, gone)))
@@ -141,7 +141,7 @@ class SqlDatabase:
 
         async def change() -> int:
             some = select(table.c.id).where(condition).limit(REMOVED_AT_ONCE)
-            async with self.dialect.writer.begin() as connection:
+            async with self.dialect.changing() as connection:
                 gone = (await connection.execute(delete(table).where(table.c.id.in_(some)).returning(table.c.id))).all()
             return len(gone)
 

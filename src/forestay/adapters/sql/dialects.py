@@ -6,8 +6,8 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import cache, partial
 from operator import itemgetter
 from typing import Any, Protocol
@@ -27,9 +27,7 @@ from sqlalchemy import (
     event,
     exists,
     func,
-    insert,
     literal_column,
-    null,
     select,
     text,
     update,
@@ -43,6 +41,7 @@ from sqlalchemy.sql.schema import Column
 
 from forestay.adapters.sql.connections import NEVER_EARLY, Connections
 from forestay.adapters.sql.rows import Row
+from forestay.adapters.sql.sqlite_writes import SqliteWrites
 from forestay.adapters.sql.tables import jobs
 
 
@@ -54,6 +53,10 @@ class Dialect(Protocol):
 
     async def begin_layout(self, connection: AsyncConnection) -> None:
         """Keep others from making the tables at the same time; inside the transaction that makes them."""
+        ...
+
+    def changing(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A transaction of the writer, durable when it is left."""
         ...
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
@@ -116,6 +119,9 @@ class Postgres:
         if self.schema is not None:
             name = connection.dialect.identifier_preparer.quote_identifier(self.schema)
             await connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {name}"))
+
+    def changing(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        return self.writer.begin()
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
         parts = [_statement(build, table, rows) for build, rows in ((_create, creates), (_rewrite, rewrites)) if rows]
@@ -223,7 +229,7 @@ def _rewrite(table: Table, values: _Values) -> Any:
 
 
 class Sqlite:
-    """One connection writes, and several read beside it (write-ahead log); a commit is on disk when it is answered."""
+    """Two connections write in turns, and several read beside them (write-ahead log); a commit is on disk when it is answered."""
 
     insert = staticmethod(sqlite.insert)
 
@@ -237,27 +243,24 @@ class Sqlite:
             event.listen(engine.sync_engine, "connect", partial(_prepare_sqlite, patience=timeout))
             event.listen(engine.sync_engine, "handle_error", _drop_unreadable)
         event.listen(self.writer.sync_engine, "begin", _begin_immediate)
+        self._turn = asyncio.Lock()
+        self._writes = SqliteWrites(partial(connected, url.database or "", timeout), self._turn)
 
     async def begin_layout(self, connection: AsyncConnection) -> None:
         """The transaction has the lock already."""
 
     async def close(self) -> None:
+        await self._writes.close()
         await self.reader.dispose()
         await self.writer.dispose()
 
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[AsyncConnection]:
+        async with self._turn, self.writer.begin() as connection:
+            yield connection
+
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
-        async with self.writer.begin() as connection:
-            # Nobody else writes inside this transaction, so what is read here holds until it ends.
-            wanted = orjson.dumps([row[0] for row in (*creates, *rewrites)]).decode()
-            rows: Sequence[Any] = (await connection.exec_driver_sql(_sqlite_versions(table), (wanted,))).all()
-            versions = {name: version for name, version in rows}  # noqa: C416 - rows, not pairs
-            new = [row for row in creates if row[0] not in versions]
-            fitting = [row for row in rewrites if versions.get(row[0]) == row[1] - 1]
-            if new:
-                await connection.exec_driver_sql(_sqlite_insert(table), new)
-            if fitting:
-                await connection.exec_driver_sql(_sqlite_update(table), [(*row[1:], row[0]) for row in fitting])
-        return {row[0] for row in (*new, *fitting)}
+        return await self._writes.write(table, creates, rewrites)
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         if len(values) == 1:  # as most are; to put the other form together takes longer than to run it
@@ -278,14 +281,32 @@ def _make_private(path: str, *_: object) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
+PRAGMAS = ("synchronous = FULL", "temp_store = MEMORY", "mmap_size = 268435456")
+
+
 def _prepare_sqlite(connection: Any, _: object, *, patience: float) -> None:
-    cursor = connection.cursor()
+    _prepare(connection.cursor(), patience, lambda: connection.run_async(lambda _: asyncio.sleep(0.01)))
+
+
+def _prepare(cursor: Any, patience: float, pause: Callable[[], object]) -> None:
     deadline = time.monotonic() + patience
     while not _has_write_ahead_log(cursor, deadline):
-        connection.run_async(lambda _: asyncio.sleep(0.01))
-    for pragma in ("synchronous = FULL", "temp_store = MEMORY", "mmap_size = 268435456"):
+        pause()
+    for pragma in PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def connected(path: str, patience: float) -> sqlite3.Connection:
+    """A connection that is used from one thread at a time, without SQLAlchemy."""
+    _make_private(path)
+    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    try:
+        _prepare(connection.cursor(), patience, lambda: time.sleep(0.01))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _has_write_ahead_log(cursor: Any, deadline: float) -> bool:
@@ -315,22 +336,3 @@ def _begin_immediate(connection: Connection) -> None:
 
 def _listed(place: ColumnElement[Any], values: str) -> ColumnElement[bool]:
     return place.in_(select(func.json_each(bindparam(None, values, type_=Text())).table_valued("value").c.value))
-
-
-@cache
-def _sqlite_versions(table: Table) -> str:
-    """The ids that are there of a list, and their versions where the table has such."""
-    shown = select(table.c.id, table.c.get("version", null())).where(_listed(table.c.id, ""))
-    return str(shown.compile(dialect=sqlite.dialect()))
-
-
-@cache
-def _sqlite_insert(table: Table) -> str:
-    return str(insert(table).compile(dialect=sqlite.dialect()))
-
-
-@cache
-def _sqlite_update(table: Table) -> str:
-    values = {place: bindparam(None, type_=place.type) for place in table.columns if place.name != "id"}
-    statement = update(table).values(values).where(table.c.id == bindparam("key", type_=table.c.id.type))
-    return str(statement.compile(dialect=sqlite.dialect()))

@@ -8,8 +8,8 @@ import re
 import stat
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -26,6 +26,10 @@ MOST_TAIL = 32_768
 MOST_JOBS = 50_000
 """Words of one user that are read, the lowest ids first; the folder is open to all, and nobody's words must keep out another's."""
 MOST_SCRIPT = 1 << 20
+TICK = 0.02
+"""Seconds, longer than a tick of the clock that file systems take their times from."""
+YOUNG = 1.0
+"""Seconds after its last change in which a file may be changed again without another time of change, so that it is read again."""
 _WORK_FOLDER = re.compile(r"(?m)^###   - (/.+)$")
 """Where an element of an array runs, in the head of Nextflow's script."""
 
@@ -42,6 +46,8 @@ class ShimSpool:
     """Jobs that fail ask there before they end, in `asks`; those that start while it is vouched for do."""
     patience: int = 10
     """Seconds for which such a job waits for an answer."""
+    _words: dict[str, tuple[WatchedJob, os.stat_result]] = field(default_factory=dict, compare=False, repr=False)
+    """Words that were read before, by the names of their files: of 10,000 few are new."""
 
     def prepare(self) -> None:
         """Make what is missing of it; what is there stays as its administrator made it. `Permanent` if it cannot be made."""
@@ -63,7 +69,7 @@ class ShimSpool:
         return [self.records, self.records / "asks"] if self.before_end else [self.records]
 
     def jobs(self) -> Sequence[WatchedJob]:
-        jobs: list[WatchedJob] = []
+        jobs: list[tuple[WatchedJob, os.stat_result]] = []
         try:
             entries = [entry for entry in os.scandir(self.folder / "new") if entry.name.partition(".")[0].isdecimal()]
         except FileNotFoundError:
@@ -71,11 +77,31 @@ class ShimSpool:
         taken: Counter[int] = Counter()
         for entry in sorted(entries, key=lambda entry: (len(entry.name.partition(".")[0]), entry.name)):
             with contextlib.suppress(OSError, ValueError):
-                owner = entry.stat(follow_symlinks=False).st_uid
-                taken[owner] += 1
-                if taken[owner] <= MOST_JOBS:
-                    jobs.append(_read(entry.path))
-        return sorted(jobs, key=lambda job: (job.since, job.id))
+                now = entry.stat(follow_symlinks=False)
+                taken[now.st_uid] += 1
+                if taken[now.st_uid] <= MOST_JOBS:
+                    word = self._words.get(entry.name)
+                    jobs.append(word if word is not None and _is_same(word[1], now) else _read(entry.path))
+        self._wait_for_changes(known for _, known in jobs)
+        self._words.clear()
+        settled = time.time() - YOUNG
+        self._words.update((job.file, (job, known)) for job, known in jobs if known.st_ctime < settled)
+        return sorted((job for job, known in jobs if self._stays(job, known)), key=lambda job: (job.since, job.id))
+
+    def _wait_for_changes(self, words: Iterable[os.stat_result]) -> None:
+        """While a name is replaced there is a moment in which it still leads to its file and the file's other name is the only one that is counted. A
+        listing of the folder waits for whoever replaces; after a tick of the clock a file that was linked anew has another time of change."""
+        newest = max((word.st_ctime for word in words), default=0.0)
+        if abs(time.time() - newest) < 1:
+            time.sleep(TICK)
+        with os.scandir(self.folder / "new") as entries:
+            next(entries, None)
+
+    def _stays(self, job: WatchedJob, known: os.stat_result) -> bool:
+        try:
+            return _is_sole(str(self.folder / "new" / job.file), known)
+        except OSError:
+            return False
 
     def discard(self, job: WatchedJob) -> None:
         with contextlib.suppress(OSError):
@@ -276,13 +302,22 @@ def _read_question(path: str, start: int, owner: int) -> Question:
     return Question(start, int(code), None, int(ended), kills)
 
 
-def _read(path: str) -> WatchedJob:
+def _is_same(known: os.stat_result, now: os.stat_result) -> bool:
+    """Whether a file is as it was when it was read: the same, the one name of it, and not changed since."""
+    return os.path.samestat(now, known) and now.st_nlink == 1 and now.st_ctime_ns == known.st_ctime_ns
+
+
+def _is_sole(path: str, known: os.stat_result) -> bool:
+    """Whether this is the one name of a file that nobody has linked or changed since."""
+    return _is_same(known, os.lstat(path))
+
+
+def _read(path: str) -> tuple[WatchedJob, os.stat_result]:
     with _plain(path) as source:
         known = os.fstat(source.fileno())
         # Whoever makes a second link to a file of another user puts that user's name on what they did themselves. It may be gone again by now: only
         # what has this name, and no other, is a word.
-        named = os.lstat(path)
-        if not os.path.samestat(named, known) or named.st_nlink != 1:
+        if not _is_sole(path, known):
             raise ValueError(f"{path} has several links")
         parts = source.read(MOST_WORD).split(b"\0")
     if (parts[0], len(parts)) not in ((FORMAT, 6), (WITH_OPTIONS, 7)):
@@ -291,4 +326,5 @@ def _read(path: str) -> WatchedJob:
     if not job.isdigit() or not Path(path).name.startswith(f"{job}."):
         raise ValueError(f"{path} names another job")
     allow_requeue = options == ["allow"]
-    return WatchedJob(job, cluster, known.st_uid, directory, run[:200], known.st_mtime, Path(path).name, allow_requeue)
+    word = WatchedJob(job, cluster, known.st_uid, directory, run[:200], known.st_mtime, Path(path).name, allow_requeue)
+    return word, known

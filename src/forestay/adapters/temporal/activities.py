@@ -16,17 +16,21 @@ from temporalio.service import RPCError, RPCStatusCode
 from forestay.adapters.temporal.activity_errors import refusing
 from forestay.adapters.temporal.check_activities import CheckActivities
 from forestay.adapters.temporal.playbook_activities import PlaybookActivities
+from forestay.adapters.temporal.schedules import from_plain as from_schedule_plain
 from forestay.adapters.temporal.workflows.temporal_runtime import MESSAGES, REFUSED, STATE, Plain
-from forestay.domain.flows.commands import StartRun
+from forestay.domain.flows.commands import AskPerson, CloseQuestion, StartRun
 from forestay.domain.flows.events import VerbKind
-from forestay.domain.flows.execution.messages import from_plain, order_from_plain
+from forestay.domain.flows.execution.messages import as_plain, from_plain, order_from_plain
 from forestay.domain.flows.execution.run_names import run_of
-from forestay.domain.flows.scatter.elements import from_text
+from forestay.domain.flows.scatter.elements import from_text, to_text
 from forestay.domain.peers.placing import Placing
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.rules.worklets import Worklets
 from forestay.services.data.listings import ListingRound, Listings, Watch
+from forestay.services.flows.external_events import ExternalEvents
 from forestay.services.flows.flow_jobs import FlowJobs, JobBatch
+from forestay.services.flows.questions import Questions, RunOf
+from forestay.services.flows.run_schedules import RunSchedules
 from forestay.services.peers.run_placement import RunPlacement
 
 WATCH = ("pattern", "until_file", "until_count", "until_quiet", "begun")
@@ -46,6 +50,9 @@ class Activities:
     playbooks: PlaybookActivities
     checks: CheckActivities
     places: RunPlacement
+    questions: Questions
+    schedules: RunSchedules
+    events: ExternalEvents
 
     def all(self) -> Sequence[Callable[..., Any]]:
         return (
@@ -58,6 +65,13 @@ class Activities:
             self.place_run,
             self.last_state,
             self.bind_worklet,
+            self.find_compensation,
+            self.start_scheduled,
+            self.run_has_ended,
+            self.await_event,
+            self.close_wait,
+            self.ask_person,
+            self.close_question,
             self.list_files,
             self.report,
             self.tell_many,
@@ -70,10 +84,12 @@ class Activities:
 
     @activity.defn(name="submit_jobs")
     async def submit_jobs(self, payload: Plain) -> Plain | None:
-        """Nothing is answered, or the incident for which the round may not begin."""
+        """Nothing is answered, or the incident for which the round may not begin, or which of the jobs can never be made."""
         with refusing():
-            incident = await self.jobs.submit(_batch(payload))
-        return {"incident": incident} if incident else None
+            submitted = await self.jobs.submit(_batch(payload))
+        if submitted.bad:
+            return {"bad": to_text(submitted.bad), "reason": submitted.reason}
+        return {"incident": submitted.incident} if submitted.incident else None
 
     @activity.defn(name="steer_jobs")
     async def steer_jobs(self, payload: Plain) -> None:
@@ -146,6 +162,65 @@ class Activities:
             {"flow": bound_flow.flow, "params": dict(bound_flow.params)} if bound_flow else {"flow": "", "params": {}}
         )
 
+    @activity.defn(name="find_compensation")
+    async def find_compensation(self, payload: Plain) -> Plain:
+        """The version of what compensates an action now; an empty one: nothing is registered."""
+        stored = await self.jobs.library.find(payload["tenant"], payload["action"])
+        if stored is None:
+            return {"version": "", "tries": 0}
+        return {"version": stored.version, "tries": stored.registered.compensation.tries}
+
+    @activity.defn(name="start_scheduled")
+    async def start_scheduled(self, payload: Plain) -> str:
+        """Start the run of a schedule for a time; a repeat finds the same run."""
+        with refusing():
+            return await self.schedules.start(
+                payload["tenant"],
+                payload["owner"],
+                from_schedule_plain(payload),
+                at=payload["at"],
+                starter=payload["starter"],
+            )
+
+    @activity.defn(name="run_has_ended")
+    async def run_has_ended(self, payload: Plain) -> bool:
+        with refusing():
+            return await self.schedules.has_ended(payload["run"])
+
+    @activity.defn(name="ask_person")
+    async def ask_person(self, payload: Plain) -> None:
+        command = from_plain(payload["question"])
+        assert isinstance(command, AskPerson)  # noqa: S101 - a run sends nothing else
+        with refusing():
+            await self.questions.ask(await self._asks(payload), command)
+
+    @activity.defn(name="close_question")
+    async def close_question(self, payload: Plain) -> None:
+        command = from_plain(payload["closed"])
+        assert isinstance(command, CloseQuestion)  # noqa: S101 - a run sends nothing else
+        with refusing():
+            await self.questions.close(await self._asks(payload), command)
+
+    async def _asks(self, payload: Plain) -> RunOf:
+        flow = await self.jobs.flows.name(payload["tenant"], payload["flow"])
+        return RunOf(payload["tenant"], payload["owner"], payload["run"], flow)
+
+    @activity.defn(name="await_event")
+    async def await_event(self, payload: Plain) -> Plain | None:
+        """The event for the wait, if one came before it."""
+        with refusing():
+            arrived = await self.events.wait(
+                payload["tenant"], payload["event"], payload["key"], run=payload["run"], work=payload["work"]
+            )
+        return as_plain(arrived) if arrived is not None else None
+
+    @activity.defn(name="close_wait")
+    async def close_wait(self, payload: Plain) -> None:
+        with refusing():
+            await self.events.close(
+                payload["tenant"], payload["event"], payload["key"], run=payload["run"], work=payload["work"]
+            )
+
     @activity.defn(name="list_files")
     async def list_files(self, payload: Plain) -> Plain:
         with refusing():
@@ -215,6 +290,8 @@ def _batch(payload: Plain) -> JobBatch:
         ended=from_text(payload.get("ended", "0")),
         cancelled=payload.get("cancelled", False),
         above=tuple(payload.get("above", ())),
+        waiting=from_text(payload.get("waiting", "0")),
+        works=tuple(payload.get("works", ())),
     )
 
 

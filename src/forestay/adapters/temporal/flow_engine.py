@@ -129,7 +129,7 @@ class TemporalFlowEngine:
             "params": dict(start.params),
             "limits": {"history": self.limits.history, "look": self.limits.look, "batch": self.limits.batch},
         }
-        worklets["checks"] = True
+        worklets |= {"checks": True, "streams": True, "library": True}
         if start.held:
             worklets["held"] = list(start.held)
         if start.worklet:
@@ -143,20 +143,22 @@ class TemporalFlowEngine:
             temporal_runtime.VERSION.value_set(start.version),
             temporal_runtime.STATUS.value_set("running"),
         )
-        memo: dict[str, Any] = {}
+        memo: dict[str, Any] = {temporal_runtime.SCHEDULE: start.schedule} if start.schedule else {}
         if start.resumed:
             worklets["resumed"] = dict(start.resumed)
             memo = await self._resumed_memo(start.run)
         name = format_of(start.flow)
         kind = run_type(name) if name else temporal_runtime.RUN
         queue = python_queue(self.task_queue) if name == PYTHON else self.task_queue
-        return await self._start(kind, start.run, worklets, attributes, queue, memo)
+        return await self._start(kind, start.run, worklets, attributes, queue, memo, again=bool(start.resumed))
 
     async def _resumed_memo(self, run: str) -> dict[str, Any]:
         client = await self.client()
         with translated():
             ended = await client.get_workflow_handle(run).describe(rpc_timeout=ANSWER)
-            return {temporal_runtime.BEGUN: (await _summary(ended)).started, temporal_runtime.RESUMED: ended.run_id}
+            summary = await _summary(ended)
+            memo: dict[str, Any] = {temporal_runtime.BEGUN: summary.started, temporal_runtime.RESUMED: ended.run_id}
+            return memo | ({temporal_runtime.SCHEDULE: summary.schedule} if summary.schedule else {})
 
     async def start_playbook(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
         fields = {"incident": incident, "n": n, "tenant": tenant}
@@ -174,8 +176,10 @@ class TemporalFlowEngine:
         attributes: TypedSearchAttributes,
         queue: str,
         memo: Mapping[str, Any] | None = None,
+        *,
+        again: bool = False,
     ) -> bool:
-        """Start a workflow; False if there is, or was, one of this name. With a memo it goes on from one that has ended."""
+        """Start a workflow; False if there is, or was, one of this name. ``again``: it goes on from one that has ended."""
         client = await self.client()
         with translated():
             try:
@@ -185,7 +189,7 @@ class TemporalFlowEngine:
                     id=name,
                     task_queue=queue,
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE
-                    if memo
+                    if again
                     else WorkflowIDReusePolicy.REJECT_DUPLICATE,
                     memo=memo,
                     search_attributes=attributes,
@@ -356,10 +360,16 @@ def _query(query: RunQuery) -> str:
         parts.append("ExecutionStatus = 'Running'")
     for key, value in wanted.items():
         if value:
-            if _SEARCHABLE.fullmatch(value) is None:
-                raise Permanent(f"runs cannot be searched by {value[:40]!r}")
-            parts.append(f"{key.name} = '{value}'")
+            values = value.split(",") if key is temporal_runtime.STATUS else [value]
+            parts.append(f"{key.name} IN ({', '.join(repr(searched(state)) for state in values)})")
     return " AND ".join(parts)
+
+
+def searched(value: str) -> str:
+    """A value that may stand in a search; `Permanent` for any other."""
+    if _SEARCHABLE.fullmatch(value) is None:
+        raise Permanent(f"runs cannot be searched by {value[:40]!r}")
+    return value
 
 
 def run_cursor(token: bytes) -> str:
@@ -400,6 +410,7 @@ async def _summary(execution: WorkflowExecution) -> RunSummary:
         started=await execution.memo_value(temporal_runtime.BEGUN, _millis(execution.start_time) or 0, type_hint=int),
         ended=_millis(execution.close_time),
         above=execution.parent_id or "",
+        schedule=await execution.memo_value(temporal_runtime.SCHEDULE, "", type_hint=str),
     )
 
 

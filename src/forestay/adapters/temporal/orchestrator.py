@@ -17,11 +17,12 @@ from forestay.adapters.temporal.flow_engine import python_queue
 from forestay.adapters.temporal.workflows.playbook import PlaybookWorkflow
 from forestay.adapters.temporal.workflows.python_run import PythonRunWorkflow
 from forestay.adapters.temporal.workflows.run import FlowRunWorkflow
+from forestay.adapters.temporal.workflows.scheduled_run import ScheduledRunWorkflow
 from forestay.adapters.temporal.workflows.shard import ShardWorkflow
 from forestay.adapters.temporal.workflows.temporal_runtime import waiting_queue
 from forestay.ports.flows.flow_format import FlowFormat
 
-WORKFLOWS = (FlowRunWorkflow, ShardWorkflow, PlaybookWorkflow)
+WORKFLOWS = (FlowRunWorkflow, ShardWorkflow, PlaybookWorkflow, ScheduledRunWorkflow)
 PYTHON_WORKFLOWS = (*WORKFLOWS, PythonRunWorkflow)
 STICKY = timedelta(seconds=5)
 """How long a workflow waits for the orchestrator that ran it last, before any other may go on with it: so long it stands still when that one was killed."""

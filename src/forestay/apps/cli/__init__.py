@@ -39,8 +39,9 @@ class FormatGroup(NamedTuple):
 
 _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
     START: {
+        "try": "incidents.try_out:try_out",
+        "init": "admin.init:init",
         "status": "admin.installation:status",
-        "config": "admin.installation:config",
     },
     JOBS: {
         "submit": "jobs.submit:submit",
@@ -49,6 +50,7 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
         "describe": "jobs.describe:describe",
         "logs": "jobs.logs:logs",
         "story": "jobs.story:story",
+        "why-run": "jobs.why_run:why_run",
         "wait": "jobs.wait:wait",
         "events": "admin.installation:events",
         "cancel": "jobs.steer:cancel",
@@ -83,17 +85,40 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
                 "retry": "flows.control:retry",
                 "skip": "flows.control:skip",
                 "raise": "flows.triggers:raise_exception",
+                "event": "flows.triggers:send_event",
                 "export": "flows.export:export",
+            },
+        ),
+        "schedules": Group(
+            "List, apply, pause and delete schedules of runs.",
+            {
+                "list": "flows.schedules:list_schedules",
+                "show": "flows.schedules:show",
+                "apply": "flows.schedules:apply",
+                "pause": "flows.schedules:pause",
+                "resume": "flows.schedules:resume",
+                "run": "flows.schedules:run",
+                "delete": "flows.schedules:delete",
+            },
+        ),
+        "compensations": Group(
+            "Register what undoes actions; show and rebind it in runs.",
+            {
+                "list": "flows.compensations:list_compensations",
+                "show": "flows.compensations:show",
+                "add": "flows.compensations:add",
+                "rebind": "flows.compensations:rebind",
             },
         ),
         "watch": "flows.run:watch",
         "graph": "flows.graph:graph",
         "check": "flows.check:check",
+        "sizes": "flows.sizes:sizes",
         "bpel": FormatGroup("Check, run and adapt processes in WS-BPEL 2.0."),
     },
     FAILURES: {
         "inbox": Group(
-            "List failures that need attention, and answer them.",
+            "List failures and questions, and answer them.",
             {
                 "list": "incidents.inbox:list_inbox",
                 "show": "incidents.errors:show",
@@ -107,6 +132,8 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
                 "taught": "incidents.teach:taught",
                 "forget": "incidents.teach:forget",
                 "launch": "incidents.inbox:launch",
+                "questions": "flows.questions:list_questions",
+                "answer": "flows.questions:answer",
             },
         ),
         "explain": "incidents.explain:explain",
@@ -185,6 +212,14 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
             "Show which hosts get jobs; close and open hosts.",
             {"list": "fleet.hosts:list_hosts", "close": "fleet.hosts:close", "open": "fleet.hosts:open_host"},
         ),
+        "licences": Group(
+            "Show licences and their seats; set how many there are.",
+            {
+                "list": "fleet.licences:list_licences",
+                "set": "fleet.licences:set_licence",
+                "remove": "fleet.licences:remove_licence",
+            },
+        ),
         "sites": Group(
             "Show the sites that start pilots.",
             {"list": "fleet.sites:list_sites", "show": "fleet.sites:show"},
@@ -200,6 +235,7 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
         ),
     },
     ADMIN: {
+        "config": "admin.installation:config",
         "alerts": "admin.installation:alerts",
         "audit": Group(
             "Show and verify the audit log.",
@@ -210,6 +246,11 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
             {"status": "admin.shim:status", "install": "admin.shim:install", "remove": "admin.shim:remove"},
             default="status",
         ),
+        "deploy": Group(
+            "Write the deployment files of this version.",
+            {"write": "admin.deploy:write"},
+            default="",
+        ),
         "plan": "admin.plan:plan",
         "link": "admin.installation:link",
         "revoke": "admin.installation:revoke",
@@ -217,11 +258,11 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
 }
 """The commands by help panel, each with its function, `module:function`."""
 SCREEN: dict[str, tuple[str, ...]] = {
-    START: ("dev", "doctor", "status", "config"),
+    START: ("dev", "doctor", "try", "init", "status"),
     JOBS: ("submit", "queue", "jobs", "logs", "story", "wait", "cancel"),
-    FLOWS: ("run", "runs", "watch", "graph", "check", "bpel"),
-    FAILURES: ("inbox", "explain", "rules", "playbooks", "packs", "safeguards"),
-    FLEET: ("pilots", "hosts", "sites", "peers"),
+    FLOWS: ("run", "runs", "watch", "graph", "check"),
+    FAILURES: ("inbox", "explain", "rules", "playbooks", "safeguards"),
+    FLEET: ("pilots", "hosts", "sites"),
 }
 
 

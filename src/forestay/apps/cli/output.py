@@ -16,6 +16,8 @@ from forestay.apps.cli.columns import Column, folded, table
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+PAGE = 100
+"""Places in a line of text that people read."""
 _STYLES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "dim": "2", "bold": "1"}
 
 
@@ -85,6 +87,11 @@ class CommandOutput:
         if self.wide or not (self.to_terminal or os.environ.get("COLUMNS", "").isdigit()):
             return None
         return shutil.get_terminal_size().columns
+
+    @property
+    def page_width(self) -> int:
+        """The places that a line of text between tables may take: never more than can be read."""
+        return min(PAGE, self.width or PAGE)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Rows of what was asked for, under their headings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -33,6 +33,7 @@ from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.playbooks.action import ActionKind
 from forestay.ports.data.storage import ElementFiles
 from forestay.ports.documents import DocumentStore
+from forestay.ports.errors import Permanent
 from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore
@@ -46,10 +47,12 @@ from forestay.services.data.storage_cleaner import StorageCleaner
 from forestay.services.data.stored_catalogue import StoredCatalogue
 from forestay.services.exceptions.act.action_executor import ActionExecutor
 from forestay.services.exceptions.act.data_actions import DataActions
+from forestay.services.exceptions.act.domain_actions import DomainActions
 from forestay.services.exceptions.act.engine_actions import EngineActions
 from forestay.services.exceptions.act.file_failure_policy import FileFailurePolicy
 from forestay.services.exceptions.act.job_actions import JobActions
-from forestay.services.exceptions.act.playbook_runner import PlaybookRunner
+from forestay.services.exceptions.act.output_remaker import OutputRemaker
+from forestay.services.exceptions.act.playbook_runner import Performer, PlaybookRunner
 from forestay.services.exceptions.decide.decider import Decider
 from forestay.services.exceptions.detect.constraint_checker import ConstraintChecker
 from forestay.services.exceptions.detect.failure_detector import FailureDetector, FailureHistory
@@ -65,14 +68,19 @@ from forestay.services.exceptions.safeguards.action_limits import ActionLimits, 
 from forestay.services.exceptions.safeguards.approvals import Approvals
 from forestay.services.exceptions.safeguards.safeguards import ChainCounter, Safeguards
 from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
+from forestay.services.flows.compensation_library import CompensationLibrary
 from forestay.services.flows.completion_facts import CompletionFacts
 from forestay.services.flows.completion_relay import CompletionRelay
+from forestay.services.flows.external_events import ExternalEvents
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.flows.questions import Questions
 from forestay.services.flows.run_context import RunStates
+from forestay.services.flows.run_schedules import RunSchedules
+from forestay.services.flows.run_starter import RunStarter
 from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.jobs.job_control import JobControl
-from forestay.services.jobs.job_submitter import NewJobListener
+from forestay.services.jobs.job_submitter import JobSubmitter, NewJobListener
 from forestay.services.operations.job_tracer import JobTracer, TracedIncidentStore
 from forestay.services.peers.peer_registry import PeerRegistry
 from forestay.services.pilots.batch_status import BatchStatus
@@ -96,6 +104,8 @@ FIRST_OPERATION = "jobs.write"
 """Shown from the start, so that the first error raises a number that was there before."""
 DATA_ACTIONS = (ActionKind.RESTAGE, ActionKind.FREE_SPACE, ActionKind.AVOID_HOST)
 """Carried out with the catalogue and the pilots' caches."""
+DOMAIN_ACTIONS = (ActionKind.RESUBMIT, ActionKind.REREGISTER)
+"""Carried out with the relays to other domains."""
 
 
 @dataclass(slots=True)
@@ -123,6 +133,7 @@ class Components:
     elements: StorageAccess
     catalogue: StoredCatalogue
     data_actions: DataActions
+    remaker: OutputRemaker
     audit: AuditLog
     stops: EmergencyStop
     safeguards: ActionLimits
@@ -130,7 +141,10 @@ class Components:
     release: ClaimReleaser
     batch: BatchStatus
     flows: FlowStore
+    questions: Questions
+    events: ExternalEvents
     formats: InstalledFormats
+    compensations: CompensationLibrary
     playbooks: PlaybookStore
     playbook_runner: PlaybookRunner
     folder: FlowFolder
@@ -153,6 +167,15 @@ class Components:
     def new_job_listeners(self) -> list[NewJobListener]:
         """Who is told of new jobs so that they are traced."""
         return [] if self.tracing is None else [self.tracing]
+
+    def schedules(self) -> RunSchedules:
+        """`Permanent` in a domain that runs jobs only."""
+        from forestay.adapters.temporal.schedules import TemporalSchedules
+
+        if self.engine is None:
+            raise Permanent("schedules are not available: this server was started without Temporal")
+        starter = RunStarter(self.flows, self.engine, self.ids, self.checks)
+        return RunSchedules(TemporalSchedules(self.engine), starter, self.clock)
 
     def current_trace(self) -> str:
         """The trace in which this process works; empty without one."""
@@ -221,6 +244,14 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         StorageCleaner(store, elements),
         clock,
     )
+    remaker = OutputRemaker(
+        data_actions,
+        JobSubmitter(store, clock, ids, documents=documents),
+        documents,
+        writer,
+        SharedResults(settings.outputs),
+        troubled=lambda text: log.warning("jobs that wait for remakes cannot be continued yet", detail=text),
+    )
     # Who carries playbooks out in workflows can wait for an engine; a server cannot.
     engines = EngineCommands(documents, store, clock, patience=20.0 if engine is not None else 0.0)
     playbook_runner = PlaybookRunner(
@@ -231,7 +262,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         FlowSuspensions(documents),
         data_actions.jobs,
         clock,
-        others=dict.fromkeys(DATA_ACTIONS, data_actions),
+        others=_performers(data_actions, remaker),
         elsewhere=engines,
         abroad=EngineActions(engines, settings.retry_policy_table, settings.budgets.budgets),
     )
@@ -254,7 +285,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         Decider(
             RuleCache(RuleStore(documents), CelConditions()),
             playbooks,
-            FileFailurePolicy(data_actions),
+            FileFailurePolicy(data_actions, remaker),
             settings.exceptions,
             settings.dispatcher,
             settings.free_tries,
@@ -303,6 +334,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         elements=elements,
         catalogue=catalogue,
         data_actions=data_actions,
+        remaker=remaker,
         audit=audit,
         stops=EmergencyStop(documents, clock),
         safeguards=limits,
@@ -310,7 +342,12 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         release=release,
         batch=batch,
         flows=flows,
+        questions=Questions(documents, clock),
+        events=ExternalEvents(
+            documents, clock, ids, engine, troubled=lambda text: log.warning("events wait", detail=text)
+        ),
         formats=formats,
+        compensations=CompensationLibrary(documents, clock),
         playbooks=playbooks,
         playbook_runner=playbook_runner,
         folder=FlowFolder(settings.flows),
@@ -381,8 +418,18 @@ def build_playbook_runner(components: Components, steer: JobControl) -> Playbook
     """The service that carries playbooks out, with another service to steer jobs by."""
     data_actions = components.data_actions
     data_actions = replace(data_actions, jobs=replace(data_actions.jobs, steer=steer))
-    others = dict.fromkeys(DATA_ACTIONS, data_actions)
-    return replace(components.playbook_runner, jobs=data_actions.jobs, others=others)
+    remaker = replace(components.remaker, data=data_actions)
+    return replace(components.playbook_runner, jobs=data_actions.jobs, others=_performers(data_actions, remaker))
+
+
+def _performers(data: DataActions, remaker: OutputRemaker) -> Mapping[ActionKind, Performer]:
+    """Who carries out what needs more than a write on the job's document."""
+    domains = DomainActions(data.jobs, data.store, data.pilots, data.clock)
+    return {
+        **dict.fromkeys(DATA_ACTIONS, data),
+        **dict.fromkeys(DOMAIN_ACTIONS, domains),
+        ActionKind.REMAKE: remaker,
+    }
 
 
 def build_worklet_selector(components: Components) -> WorkletSelector | None:

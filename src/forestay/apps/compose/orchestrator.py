@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from forestay.adapters.system.file_digests import SharedFileDigests
 from forestay.adapters.system.file_lists import SharedFiles
 from forestay.apps.compose.components import Components, build_playbook_runner, build_worklet_selector
 from forestay.apps.compose.peers import build_run_placement
-from forestay.apps.compose.server import ServerComponents
 from forestay.domain.jobs.claim import leave_failure
 from forestay.ports.errors import Permanent, Transient
 from forestay.services.data.listings import Listings
@@ -20,9 +20,13 @@ from forestay.services.exceptions.act.worklet_runner import WorkletRunner
 from forestay.services.exceptions.detect.timeout_detector import TimeoutDetector
 from forestay.services.flows.flow_jobs import FlowJobs
 from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.flows.result_reuse import ResultReuse
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.rules.worklet_bindings import WorkletBindings
+
+if TYPE_CHECKING:
+    from forestay.apps.compose.server import ServerComponents
 
 log = structlog.get_logger()
 
@@ -65,7 +69,14 @@ class OrchestratorComponents:
             outputs,
             components.staging,
             FlowSuspensions(components.documents),
+            components.compensations,
             components.checks,
+            ResultReuse(
+                components.store,
+                components.documents,
+                components.relay.completions.results,
+                SharedFileDigests((*settings.flow_files, *settings.outputs)),
+            ),
         )
         self.playbooks = build_playbook_runner(components, steer)
         self.places = build_run_placement(components, components.engine)
@@ -94,9 +105,11 @@ class OrchestratorComponents:
         checks = CheckActivities(self.components.checks, timeouts)
         worklets = WorkletRunner(self.playbooks, components.store, components.flows, self.components.checks)
         playbooks = PlaybookActivities(self.playbooks, worklets)
+        schedules = components.schedules()
         activities = Activities(
             client, self.components.store, self.jobs, self.listings, self.worklets, playbooks, checks,
-            self.places,
+            self.places, components.questions,
+            schedules, components.events,
         )  # fmt: skip
         python = self.components.settings.flows is not None
         await run_orchestrator(

@@ -51,8 +51,6 @@ class ProxyComponents:
                         most=table.most,
                         patience=table.patience,
                         image=table.image,
-                        # One that calls back need not be asked as often.
-                        quick=2.0 if table.callbacks else 0.05,
                         callback=partial(self._callback, table.name, tenant) if table.callbacks else None,
                     ),
                     on_event=on_event,

@@ -136,6 +136,7 @@ class ReconcilerComponents:
             "forgotten": self.forgotten.run,
             "callbacks": self.callbacks.run,
             "exceptions": self.components.recovery.run,
+            "remakes": self.components.remaker.run,
             "limits": self.limits.run,
             "unavailable": self.unavailable.run,
             "canaries": self.components.safeguards.storms.run,
@@ -153,7 +154,7 @@ class ReconcilerComponents:
         if self.components.relay is not None:
             loops["relay"] = self.components.relay.run
         if self.orders is not None:
-            loops["orders"] = self.orders.run
+            loops |= {"orders": self.orders.run, "events": self.components.events.run}
         if self.follow is not None and self.leases is not None:
             loops |= {"peers": self.follow.run, "leases": self.leases.run}
         return loops

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from forestay.adapters.cel.conditions import CelConditions
+from forestay.adapters.cel.requirements import CelRequirements
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.httpx.peer_calls import HttpxPeerCalls
 from forestay.adapters.prometheus.metrics import Sample
 from forestay.adapters.system.attachments import FolderAttachments
+from forestay.adapters.system.file_digests import SharedFileDigests
+from forestay.adapters.system.file_lists import SharedFiles
 from forestay.adapters.system.results import SharedResults
 from forestay.apps.compose.components import Components, build_worklet_selector
 from forestay.apps.compose.identity import build_oidc_provider
@@ -27,7 +30,9 @@ from forestay.services.exceptions.detect.cleanup_failures import CleanupFailures
 from forestay.services.exceptions.engines.engine_event_intake import EngineEventIntake
 from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
+from forestay.services.flows.dry_runner import DryRunner
 from forestay.services.flows.flow_suspensions import FlowSuspensions
+from forestay.services.flows.result_reuse import ResultReuse
 from forestay.services.insertion.task_factory import TaskFactory
 from forestay.services.insertion.tes_tasks import TaskCache, TesTasks
 from forestay.services.insertion.wes_runs import WesRuns
@@ -39,6 +44,7 @@ from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.jobs.specification_cache import SpecificationCache
 from forestay.services.operations.authenticator import Authenticator
 from forestay.services.operations.browser_sessions import BrowserSessions
+from forestay.services.operations.right_sizing import RightSizing
 from forestay.services.operations.run_timeline import RunTimeline
 from forestay.services.operations.token_revocations import TokenRevocations
 from forestay.services.operations.usage_history import UsageHistory
@@ -61,10 +67,13 @@ from forestay.services.rules.rule_store import RuleStore
 from forestay.services.rules.worklet_bindings import WorkletBindings
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.scheduling.container_fleet import ContainerFleet
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
 from forestay.services.scheduling.job_matcher import JobMatcher
+from forestay.services.scheduling.licence_seats import LicenceSeats
 from forestay.services.scheduling.node_check_failures import NodeCheckFailures
 from forestay.services.scheduling.pilot_caches import CacheListener, PilotCaches
+from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 from forestay.services.sites.demand_meter import DemandMeter
 from forestay.services.sites.fleet_view import FleetView
 from forestay.services.sites.site_registry import SiteRegistry
@@ -96,6 +105,8 @@ class ServerComponents:
             troubled=lambda text: log.warning("a host", detail=text),
         )
         self.suspensions = FlowSuspensions(components.documents, changed=candidates.look_anew)
+        self.requirements = RequirementMatcher(CelRequirements(), components.pilots, clock)
+        self.seats = LicenceSeats(components.documents, writer, clock, changed=candidates.look_anew)
         self.claims = ClaimDispatcher(
             store,
             writer,
@@ -105,6 +116,9 @@ class ServerComponents:
             hosts=self.hosts,
             suspensions=self.suspensions,
             signal=candidates,
+            containers=ContainerFleet(components.pilots, clock, candidates),
+            requirements=self.requirements,
+            seats=self.seats,
         )
         self.completions = JobCompletions(
             store,
@@ -179,8 +193,16 @@ class ServerComponents:
         self.revocations = PilotRevocations(
             store, components.pilots, clock, components.settings.token_seconds, hang_up=self.channels.hang_up
         )
-        self.run_outputs = OutputResolver(
-            store, ResultReader(SharedResults(components.settings.outputs), components.elements)
+        results = ResultReader(SharedResults(components.settings.outputs), components.elements)
+        self.run_outputs = OutputResolver(store, results)
+        settings = components.settings
+        self.dry_runner = DryRunner(
+            SharedFiles(settings.flow_files, hidden=(settings.state,)),
+            self.run_outputs,
+            ResultReuse(
+                store, components.documents, results, SharedFileDigests((*settings.flow_files, *settings.outputs))
+            ),
+            clock,
         )
         self.runs = (
             WesRuns(store, components.engine, components.flows, clock) if components.engine is not None else None
@@ -216,10 +238,11 @@ class ServerComponents:
         self.inputs = InputCounter(clock)
         self.fleet = FleetView(store, components.pilots, self.sites, self.launches, self.hosts, clock)
         self.usage_history = UsageHistory(store, components.incidents, clock)
+        self.right_sizing = RightSizing(store, components.flows, clock)
         self.rule_proposals = RuleProposals(
             self.rule_replay, components.documents, ErrorTriages(components.documents, clock).quiet
         )
-        writer.listeners += [self.hosts, self.claims, self.job_events, self.outputs, self.tasks]
+        writer.listeners += [self.hosts, self.seats, self.claims, self.job_events, self.outputs, self.tasks]
         self.relays = ProxyComponents(self)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
@@ -234,6 +257,7 @@ class ServerComponents:
             "hosts": self.hosts.run,
             "neighbours": self.neighbours.run,
             "suspensions": self.suspensions.run,
+            "licences": self.seats.run,
             "rules": self.rule_cache.run,
             "tasks": self.tasks.run,
             "tasks told": self.task_factory.run,

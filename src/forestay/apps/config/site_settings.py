@@ -102,7 +102,7 @@ class SiteSettings(_SiteTable):
     certificate: Place | None = None
     """File with the agent's certificate and its key, for servers that require one; readable by its owner only."""
     batch: Literal["slurm", "htcondor", "pbs", "lsf"] = "slurm"
-    """The kind of batch system. Slurm and HTCondor are tested on real installations; PBS and LSF only against the documented output of their commands."""
+    """The kind of batch system. Slurm and HTCondor are tested on real installations; PBS and LSF are experimental: tested only against the documented output of their commands."""
     spool: Place
     """A folder for the agent only, on a file system that the nodes share."""
     outputs: Place

@@ -9,24 +9,37 @@ from dataclasses import asdict
 from pathlib import Path
 
 from forestay.apps.config.settings import Settings, load
-from forestay.apps.doctor import certificates, dependencies, machine, secret_files, seen_by_client
+from forestay.apps.doctor import machine, seen_by_client
 from forestay.apps.doctor.check_result import GOOD, MARKS, MISSING, NOTE, CheckResult
+from forestay.apps.extras import MissingExtra, require
 from forestay.ports.errors import Permanent
 
-CHECKS: tuple[Callable[[Settings], Iterator[CheckResult]], ...] = (
-    machine.names,
-    machine.state,
-    machine.folders,
-    machine.pages,
-    machine.open_files,
-    secret_files.key,
-    secret_files.others,
-    dependencies.store,
-    dependencies.temporal,
-    dependencies.storage,
-    certificates.all_of_them,
-    seen_by_client.server,
-)
+Check = Callable[[Settings], Iterator[CheckResult]]
+
+
+def _checks() -> tuple[Check, ...]:
+    """What is checked here; without the libraries of a server there is only what a client needs."""
+    try:
+        require("a server", "server")
+    except MissingExtra as error:
+        client_only = CheckResult("install", GOOD, f"client, shim, watcher and pilot; {error}")
+        return (machine.names, lambda _: iter([client_only]), seen_by_client.server)
+    from forestay.apps.doctor import certificates, dependencies, secret_files
+
+    return (
+        machine.names,
+        machine.state,
+        machine.folders,
+        machine.pages,
+        machine.open_files,
+        secret_files.key,
+        secret_files.others,
+        dependencies.store,
+        dependencies.temporal,
+        dependencies.storage,
+        certificates.all_of_them,
+        seen_by_client.server,
+    )
 
 
 def run_doctor(state: Path | None, *, as_json: bool) -> int:
@@ -61,7 +74,7 @@ def examine(state: Path | None) -> Iterator[CheckResult]:
             "settings", MISSING, str(error), "Correct the file named by FORESTAY_CONFIG, or the FORESTAY_ variables."
         )
         return
-    for check in CHECKS:
+    for check in _checks():
         yield from check(settings)
 
 

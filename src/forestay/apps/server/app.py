@@ -30,7 +30,16 @@ from forestay.apps.server.exceptions import (
     teach_routes,
     trigger_routes,
 )
-from forestay.apps.server.flows import flow_routes, format_routes, run_routes
+from forestay.apps.server.flows import (
+    compensation_routes,
+    dry_run_routes,
+    event_routes,
+    flow_routes,
+    format_routes,
+    question_routes,
+    run_routes,
+    schedule_routes,
+)
 from forestay.apps.server.http import problems
 from forestay.apps.server.http.caller_limits import CallerLimits
 from forestay.apps.server.http.request_context import RequestContext
@@ -39,11 +48,12 @@ from forestay.apps.server.http.router import add_routes
 from forestay.apps.server.http.tls import certificate_kept, refuse_withdrawn, tls_options
 from forestay.apps.server.insertion import conversation_routes, tes_routes, wes_routes
 from forestay.apps.server.jobs import job_routes
-from forestay.apps.server.operations import login_routes, overview_routes, watch_routes
+from forestay.apps.server.operations import login_routes, overview_routes, size_routes, watch_routes
 from forestay.apps.server.pages import fleet_page_routes, page_routes
 from forestay.apps.server.peers import peer_routes, peering_routes
 from forestay.apps.server.pilots import enrolment_routes, fleet_routes, pilot_routes
 from forestay.apps.server.rules import late_bound_routes, playbook_routes, replay_routes, rule_check_routes, rule_routes
+from forestay.apps.server.scheduling import licence_routes
 from forestay.apps.server.scheduling import routes as host_routes
 from forestay.apps.server.sites import routes as site_routes
 from forestay.ports.errors import Permanent
@@ -58,7 +68,12 @@ ROUTERS = (
     conversation_routes.router,
     conversation_routes.downstream_router,
     flow_routes.router,
+    dry_run_routes.router,
     run_routes.router,
+    question_routes.router,
+    compensation_routes.router,
+    schedule_routes.router,
+    event_routes.router,
     trigger_routes.router,
     engine_routes.router,
     safeguard_routes.router,
@@ -76,6 +91,7 @@ ROUTERS = (
     enrolment_routes.router,
     fleet_routes.router,
     host_routes.router,
+    licence_routes.router,
     site_routes.router,
     peer_routes.router,
     peering_routes.router,
@@ -83,6 +99,7 @@ ROUTERS = (
     file_routes.router,
     watch_routes.router,
     overview_routes.router,
+    size_routes.router,
     fleet_page_routes.router,
     wes_routes.router,
     *tes_routes.routers,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StartedRunJson,
         StoredFlow,
         Story,
+        WhyRun,
     )
 
 T = TypeVar("T")
@@ -106,6 +107,13 @@ class AsyncForestayClient:
     async def story(self, job: str) -> Story:
         return await self.send(calls.story(job))
 
+    async def why_run(self, job: str) -> WhyRun:
+        return await self.send(calls.why_run(job))
+
+    async def sizes(self, *, task: str = "", flow: str | None = None) -> Json:
+        """What jobs would have asked for, by what the newest of them used; nothing acts on it."""
+        return await self.send(calls.sizes(task=task, flow=flow))
+
     async def log(self, job: str, *, attempt: int | None = None) -> str:
         return await self.send(calls.log(job, attempt=attempt))
 
@@ -128,6 +136,12 @@ class AsyncForestayClient:
         self, flow: str, params: Mapping[str, object] | None = None, *, key: str | None = None
     ) -> StartedRunJson:
         return await self.send(run_calls.start_run(flow, params, key=key))
+
+    async def dry_run(
+        self, flow: str | None = None, *, text: str | None = None, params: Mapping[str, object] | None = None
+    ) -> Json:
+        """What a run of a stored flow, or of one in a text, would do; nothing is stored or started."""
+        return await self.send(run_calls.dry_run(flow, text=text, params=params))
 
     async def run(self, name: str) -> RunDetails:
         return await self.send(run_calls.run(name))

@@ -18,7 +18,15 @@ from forestay.client.api.answers import JobList
 from forestay.client.transport.errors import BadAnswer, WaitsForApproval
 
 if TYPE_CHECKING:
-    from forestay.client.api.schemas import AcceptedJson, Job, NewJob, SpecificationJson, StoredSpecificationJson, Story
+    from forestay.client.api.schemas import (
+        AcceptedJson,
+        Job,
+        NewJob,
+        SpecificationJson,
+        StoredSpecificationJson,
+        Story,
+        WhyRun,
+    )
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -158,6 +166,16 @@ def specification(name: str) -> Call[StoredSpecificationJson]:
 
 def story(name: str) -> Call[Story]:
     return Call("GET", _place(name, "/story"), lambda answer: cast("Story", document(answer)))
+
+
+def why_run(name: str) -> Call[WhyRun]:
+    return Call("GET", _place(name, "/why-run"), lambda answer: cast("WhyRun", document(answer)))
+
+
+def sizes(*, task: str = "", flow: str | None = None) -> Call[Json]:
+    """What jobs would have asked for, by what the newest of them used."""
+    query = [(name, value) for name, value in (("task", task or None), ("flow", flow)) if value is not None]
+    return Call("GET", "/v1/sizes", document, query)
 
 
 def log(name: str, *, attempt: int | None = None) -> Call[str]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         StoredFlow,
         StoredSpecificationJson,
         Story,
+        WhyRun,
     )
 
 T = TypeVar("T")
@@ -153,6 +154,13 @@ class ForestayClient:
     def story(self, job: str) -> Story:
         return self.send(calls.story(job))
 
+    def why_run(self, job: str) -> WhyRun:
+        return self.send(calls.why_run(job))
+
+    def sizes(self, *, task: str = "", flow: str | None = None) -> Json:
+        """What jobs would have asked for, by what the newest of them used; nothing acts on it."""
+        return self.send(calls.sizes(task=task, flow=flow))
+
     def log(self, job: str, *, attempt: int | None = None) -> str:
         return self.send(calls.log(job, attempt=attempt))
 
@@ -212,6 +220,12 @@ class ForestayClient:
     ) -> StartedRunJson:
         """Start a run of a stored flow; the same key again gives the same run."""
         return self.send(run_calls.start_run(flow, params, key=key))
+
+    def dry_run(
+        self, flow: str | None = None, *, text: str | None = None, params: Mapping[str, object] | None = None
+    ) -> Json:
+        """What a run of a stored flow, or of one in a text, would do; nothing is stored or started."""
+        return self.send(run_calls.dry_run(flow, text=text, params=params))
 
     def run(self, name: str) -> RunDetails:
         return self.send(run_calls.run(name))
@@ -337,6 +351,27 @@ class ForestayClient:
     def put_playbook(self, name: str, text: str, *, type_: str | None = None) -> Json:
         """Keep a playbook under its name, for rules to conclude."""
         return self.send(playbook_calls.put_playbook(name, text, type_=type_))
+
+    def compensations(self) -> list[Json]:
+        """The compensation library."""
+        return self.send(run_calls.compensations())
+
+    def compensation(self, action: str, version: str | None = None) -> Json:
+        return self.send(run_calls.compensation(action, version))
+
+    def put_compensation(self, action: str, text: str) -> Json:
+        """Register a compensation for its action."""
+        return self.send(run_calls.put_compensation(action, text))
+
+    def compensation_stack(self, run: str) -> list[Json]:
+        """What of a run can be undone, what is undone first at the head."""
+        return self.send(run_calls.compensation_stack(run))
+
+    def rebind_compensation(
+        self, run: str, number: int, *, key: str, version: str | None = None, reason: str = ""
+    ) -> Json:
+        """Give a compensation on the stack of a run another version."""
+        return self.send(run_calls.rebind_compensation(run, number, key=key, version=version, reason=reason))
 
     def watch(self, call: Call[Json], progress: HowFar) -> Json:
         """Send a call that may take minutes, and be told how far it is. Not repeated when it breaks off."""

@@ -22,3 +22,17 @@ def close_host(host: str, *, reason: str, seconds: int | None = None) -> Call[Js
 
 def open_host(host: str, *, reason: str) -> Call[Json]:
     return Call("POST", f"/v1/hosts/{quote(host, safe='')}/open", document, body=orjson.dumps({"reason": reason}))
+
+
+def licences() -> Call[Json]:
+    """The licences of the domain, with the jobs that have seats."""
+    return Call("GET", "/v1/licences", document)
+
+
+def set_licence(name: str, seats: int) -> Call[Json]:
+    """Set how many seats a licence has."""
+    return Call("PUT", f"/v1/licences/{quote(name, safe='')}", document, body=orjson.dumps({"seats": seats}))
+
+
+def remove_licence(name: str) -> Call[Json]:
+    return Call("DELETE", f"/v1/licences/{quote(name, safe='')}", document)

@@ -1,4 +1,4 @@
-"""What a short id stands for: jobs, runs, incidents, pilots, rules and approvals, named by the beginning of their id.
+"""What a short id stands for: jobs, runs, incidents, pilots, rules, approvals and questions, named by the beginning of their id.
 
 The HTTP interface has no search by the beginning of an id. So the newest are looked through, as far as is cheap. If these
 are all there are, the answer is certain. If there are more, a short beginning proves nothing: at least eight characters
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from forestay.client.api import approval_calls, calls
+from forestay.client.api import approval_calls, calls, run_calls
 from forestay.client.api.forestay_client import ForestayClient
 from forestay.client.transport.errors import Ambiguous, NotFoundError
 
@@ -66,12 +66,18 @@ def _approvals(client: ForestayClient, _: str | None) -> tuple[Iterable[str], st
     return (str(request["id"]) for request in client.send(approval_calls.approvals())), None
 
 
+def _questions(client: ForestayClient, _: str | None) -> tuple[Iterable[str], str | None]:
+    found = [*client.send(run_calls.questions()), *client.send(run_calls.questions(state="closed"))]
+    return (str(question["id"]) for question in found), None
+
+
 JOB = Kind("job", _jobs)
 RUN = Kind("run", _runs)
 FLOW = Kind("flow version", _flows)
 SPECIFICATION = Kind("specification", _specifications)
 PILOT = Kind("pilot", _pilots)
 APPROVAL = Kind("approval request", _approvals)
+QUESTION = Kind("question", _questions)
 
 
 def is_whole(name: str) -> bool:
@@ -130,8 +136,7 @@ def only(name: str, fits: set[str], word: str, *, seen: int = 0, more: bool = Fa
 
 
 def resolve_rule(client: ForestayClient, name: str, rule_set: str | None = None) -> tuple[str, str]:
-    """The rule set and the id of the rule that a name stands for, in the set that is named or in all of them."""
-    check_beginning(name, "rule")
+    """The rule set and the id of the rule that an id, the beginning of one, or its name in a file of rules stands for, in the set that is named or in all of them."""
     sets = (
         [rule_set]
         if rule_set
@@ -142,13 +147,11 @@ def resolve_rule(client: ForestayClient, name: str, rule_set: str | None = None)
             with suppress(NotFoundError):
                 return home, str(client.rule(home, name.lower())["id"])
         raise NotFoundError(f"there is no rule {name}", status=404)
-    homes = {
-        str(rule["id"]): set_
-        for set_ in sets
-        for tree in client.rule_set(set_)["trees"]
-        for rule in tree["rules"]
-        if str(rule["id"]).startswith(name.lower())
-    }
+    rules = [(set_, rule) for set_ in sets for tree in client.rule_set(set_)["trees"] for rule in tree["rules"]]
+    homes = {str(rule["id"]): set_ for set_, rule in rules if rule.get("name") == name}
+    if not homes:
+        check_beginning(name, "rule")
+        homes = {str(rule["id"]): set_ for set_, rule in rules if str(rule["id"]).startswith(name.lower())}
     text = only(name, set(homes), "rule")
     return homes[text], text
 

@@ -1,9 +1,9 @@
-"""The calls for flows and the runs that run them, as values; see `calls`."""
+"""The calls for flows, the runs that run them and the library that undoes them, as values; see `calls`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import httpx
@@ -41,6 +41,14 @@ def start_run(
         "POST", "/v1/runs", lambda answer: cast("StartedRunJson", document(answer)),
         body=orjson.dumps(body), headers={"Idempotency-Key": key or new_key()},
     )  # fmt: skip
+
+
+def dry_run(
+    flow: str | None = None, *, text: str | None = None, params: Mapping[str, object] | None = None
+) -> Call[Json]:
+    """What a run of a stored flow, or of one in a text, would do; nothing is stored or started."""
+    body = {"flow": flow, "text": text, "params": dict(params or {})}
+    return Call("POST", "/v1/runs/dry-run", document, body=orjson.dumps(body))
 
 
 def run(name: str) -> Call[RunDetails]:
@@ -106,3 +114,79 @@ def verb(name: str, kind: str, *, task: str = "", key: str | None = None, **more
     """Steer a run or one of its tasks; its key makes the repeat safe."""
     body = {"verb": kind, "task": task, "id": key or new_key(), **more}
     return Call("POST", _place(name, "/verbs"), document, body=orjson.dumps(body))
+
+
+def questions(*, state: str = "waiting") -> Call[list[Json]]:
+    """The questions that wait for an answer, or those that were closed lately."""
+    return Call("GET", "/v1/questions", lambda answer: list(document(answer)["questions"]), [("state", state)])
+
+
+def question(name: str) -> Call[Json]:
+    return Call("GET", f"/v1/questions/{quote(name, safe='')}", document)
+
+
+def answer_question(name: str, answer: Mapping[str, Any]) -> Call[Json]:
+    """Answer a question; the same answer again changes nothing."""
+    body = orjson.dumps({"answer": dict(answer)})
+    return Call("POST", f"/v1/questions/{quote(name, safe='')}", document, body=body)
+
+
+def _schedule_place(name: str, what: str = "") -> str:
+    return f"/v1/schedules/{quote(name, safe='')}{what}"
+
+
+def schedules() -> Call[list[Json]]:
+    """All schedules, by name."""
+    return Call("GET", "/v1/schedules", lambda answer: list(document(answer)["schedules"]))
+
+
+def schedule(name: str) -> Call[Json]:
+    return Call("GET", _schedule_place(name), document)
+
+
+def put_schedule(name: str, body: Mapping[str, Any]) -> Call[Json]:
+    """Create or replace a schedule; the same again changes nothing."""
+    return Call("PUT", _schedule_place(name), document, body=orjson.dumps(dict(body)))
+
+
+def steer_schedule(name: str, act: str, *, reason: str = "") -> Call[Json]:
+    """``pause``, ``resume`` or ``run``."""
+    return Call("POST", _schedule_place(name, f"/{act}"), document, body=orjson.dumps({"reason": reason}))
+
+
+def delete_schedule(name: str) -> Call[Json]:
+    return Call("DELETE", _schedule_place(name), document)
+
+
+def send_event(event: str, *, key: str = "", data: Mapping[str, Any] | None = None, id_: str = "") -> Call[Json]:
+    """Send an event to the runs that wait for it, or to the first that will; always with an id, so that a repeat is harmless."""
+    body = {"event": event, "key": key, "data": dict(data or {}), "id": id_ or new_key()}
+    return Call("POST", "/v1/external-events", document, body=orjson.dumps(body))
+
+
+def _library_place(action: str) -> str:
+    return f"/v1/compensations/{quote(action, safe='')}"
+
+
+def compensations() -> Call[list[Json]]:
+    return Call("GET", "/v1/compensations", lambda answer: list(document(answer)["compensations"]))
+
+
+def compensation(action: str, version: str | None = None) -> Call[Json]:
+    return Call("GET", _library_place(action), document, [("version", version)] if version else [])
+
+
+def put_compensation(action: str, text: str) -> Call[Json]:
+    """Register a compensation in YAML or JSON for its action; the same content again changes nothing."""
+    return Call("PUT", _library_place(action), document, body=orjson.dumps({"text": text}))
+
+
+def compensation_stack(run: str) -> Call[list[Json]]:
+    """The compensation stack of a run, the one that is run first at its head."""
+    return Call("GET", _place(run, "/compensations"), lambda answer: list(document(answer)["compensations"]))
+
+
+def rebind_compensation(run: str, number: int, *, key: str, version: str | None = None, reason: str = "") -> Call[Json]:
+    """Give a compensation on the stack of a run another version; a repeat with the same key is harmless."""
+    place = _place(run, f"/compensations/{number}/rebind")
+    return Call("POST", place, document, body=orjson.dumps({"version": version, "id": key, "reason": reason}))

@@ -117,6 +117,7 @@ class Job(TypedDict):
     owner: str
     team: str
     labels: dict[str, str]
+    patterns: list[str]
     state: str
     phase: str | None
     holders: list[str]
@@ -145,6 +146,7 @@ class Job(TypedDict):
     work: str | None
     overlap_possible: bool
     version: str | None
+    waiting: NotRequired[str]
 
 
 class LastJson(TypedDict):
@@ -168,7 +170,10 @@ class LastJson(TypedDict):
     error: NotRequired[str | None]
     file: NotRequired[str | None]
     result: NotRequired[str | None]
+    input_bytes: NotRequired[int | None]
+    image: NotRequired[str | None]
     manifest: NotRequired[ManifestJson | None]
+    devices: NotRequired[list[str]]
 
 
 class ManifestJson(TypedDict):
@@ -255,6 +260,7 @@ class RunDetails(TypedDict):
     started: str
     ended: str | None
     above: str | None
+    schedule: str | None
     params: dict[str, Any]
     phase: str
     outcome: str | None
@@ -264,6 +270,7 @@ class RunDetails(TypedDict):
     flow_holders: list[str]
     tasks: list[TaskJson]
     compensations: int
+    waits: list[RunWaitJson]
 
 
 class RunHistoryEventJson(TypedDict):
@@ -282,6 +289,16 @@ class RunJson(TypedDict):
     started: str
     ended: str | None
     above: str | None
+    schedule: str | None
+
+
+class RunWaitJson(TypedDict):
+    task: str
+    holder: str
+    incident: str
+    words: str
+    who: str
+    command: str
 
 
 class SpecificationJson(TypedDict):
@@ -299,6 +316,8 @@ class SpecificationJson(TypedDict):
     when_exhausted: NotRequired[str]
     colocate: NotRequired[ColocateJson | None]
     container: NotRequired[str]
+    requires: NotRequired[str]
+    licences: NotRequired[dict[str, int]]
 
 
 class StartedRunJson(TypedDict):
@@ -357,6 +376,8 @@ class StoredSpecificationJson(TypedDict):
     when_exhausted: str
     colocate: NotRequired[StoredColocateJson | None]
     container: NotRequired[str]
+    requires: NotRequired[str]
+    licences: NotRequired[dict[str, int]]
 
 
 class Story(TypedDict):
@@ -405,6 +426,15 @@ class TransitionJson(TypedDict):
     by: str
     note: str
     words: str
+
+
+class WhyRun(TypedDict):
+    """Why a job runs, or whose result it has instead."""
+
+    reused: str | None
+    why: str
+    differs: list[str]
+    nearest: str | None
 
 
 class WinnerJson(TypedDict):

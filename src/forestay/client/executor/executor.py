@@ -65,6 +65,10 @@ class CallOptions:
     python: Sequence[str] = ()
     """The command that starts the interpreter; this program's own unless named."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    requires: str = ""
+    """A condition over what pilots say of themselves, such as `gpu.model == "A100"`."""
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """Seats that each call has while it runs, by licence."""
     cloudpickle: bool = False
     """Send functions as they are, closures too; see the how-to on the executor before you set it."""
 
@@ -89,6 +93,8 @@ class CallOptions:
             "runner": "warm",
             "max_attempts": self.max_attempts,
             "retry_wait": self.retry_wait,
+            "requires": self.requires,
+            "licences": dict(self.licences),
         }
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 FORGOTTEN = "forestay/forgotten"
 """The label of jobs that nobody waits for: an alert is raised when one fails."""
+SUBMISSION = "forestay/submission"
+"""The label of jobs whose submitting call returns when they have ended; its value is `SYNCHRONOUS`."""
+SYNCHRONOUS = "synchronous"
 
 
 def run(
@@ -33,7 +36,7 @@ def run(
 
     `JobFailedError` when it ended otherwise; `TimedOut` after `timeout` seconds, and then the job goes on.
     """
-    (accepted,) = client.submit([job or {}], specification, key=key)
+    (accepted,) = client.submit([labelled(job, SUBMISSION, SYNCHRONOUS)], specification, key=key)
     ended = wait(client, [accepted["id"]], states=FINAL, timeout=timeout).known[accepted["id"]]
     if ended["state"] not in WELL:
         reason = (ended["last"] or {}).get("reason") or ""
@@ -48,7 +51,11 @@ def fire(
 
     If it fails an alert is raised, which is in the reconciler's log and before the eyes of whoever looks after the installation.
     """
-    new_job: NewJob = job or {}
-    labelled = cast("NewJob", {**new_job, "labels": {**new_job.get("labels", {}), FORGOTTEN: "true"}})
-    (accepted,) = client.submit([labelled], specification, key=key)
+    (accepted,) = client.submit([labelled(job, FORGOTTEN, "true")], specification, key=key)
     return accepted["id"]
+
+
+def labelled(job: NewJob | None, label: str, value: str) -> NewJob:
+    """A job with one more label."""
+    new_job: NewJob = job or {}
+    return cast("NewJob", {**new_job, "labels": {**new_job.get("labels", {}), label: value}})

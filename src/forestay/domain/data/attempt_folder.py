@@ -7,6 +7,7 @@ pilot could name files of another tenant, and the server would read them for it.
 from __future__ import annotations
 
 from forestay.domain.jobs.job_document import JobDocument, Token
+from forestay.domain.jobs.reuse import result_job
 
 MANIFEST = "manifest.json"
 
@@ -25,8 +26,8 @@ def is_own_manifest(path: str, tenant: str, job: str, token: Token, claim: str) 
 
 
 def committed_manifest_is_own(document: JobDocument) -> bool:
-    """Whether the manifest that a job committed is that of the attempt that committed it."""
+    """Whether the manifest that a job committed is that of the attempt that committed it; of a result that is reused, that of the job that made it."""
     winner = document.winner
     if winner is None or winner.manifest is None:
         return False
-    return is_own_manifest(winner.manifest.path, document.tenant, document.id, winner.token, winner.claim)
+    return is_own_manifest(winner.manifest.path, document.tenant, result_job(document), winner.token, winner.claim)

@@ -42,6 +42,11 @@ class WorkOrder:
     """Whether the round may begin was looked at already."""
     spelt: str = ""
     """The task itself, where no stored flow has it: that of a Python flow. As text, since the order of names in it counts."""
+    prompt: bool = False
+    """Another task takes up its elements one by one: their ends are told soon."""
+    action: str = ""
+    version: str = ""
+    """The jobs are this version of the library's compensation for an action, and not one of the flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class SubmitJobs:
     skip: int = 0
     holders: tuple[str, ...] = ()
     wait: bool = True
+    of: int = 0
+    """Of elements that become ready one by one: how many there will be in all. If these jobs can never be made, only they have failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,8 @@ class StartShard:
     wait: bool = True
     open: bool = False
     """More elements may come, by `GrowShard`."""
+    streams: bool = False
+    """Its elements become ready one by one, by `FeedShard`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,29 @@ class GrowShard:
     shard: int
     count: int
     open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FeedShard:
+    """What these elements of a shard are made of is there; see `ElementsReady`."""
+
+    work: str
+    shard: int
+    ready: int
+    closed: bool = False
+    works: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FollowShard:
+    """Have a shard of another round tell this one of its elements that ended well; see `ShardFollowed`."""
+
+    work: str
+    shard: int
+    of: str
+    """The other round."""
+    at: int
+    """The shard of it that has the same elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +139,16 @@ class UndoRun:
 
 
 @dataclass(frozen=True, slots=True)
+class FindCompensation:
+    """Ask the library what compensates an action now; answered by `CompensationFound`."""
+
+    work: str
+    number: int
+    """Of the entry on the stack."""
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
 class BindWorklet:
     """Ask which flow is to be run at a place; answered by `WorkletBound`."""
 
@@ -114,6 +156,61 @@ class BindWorklet:
     instance: str
     late_bound: str
     params: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AskPerson:
+    """Put a question into the inbox, with its texts filled in. The answer comes as a verb, and the run takes the first."""
+
+    work: str
+    instance: str
+    round: int
+    title: str
+    text: str = ""
+    form: Mapping[str, object] = field(default_factory=dict)
+    who: tuple[str, ...] = ()
+    until: int | None = None
+    default: Mapping[str, object] | None = None
+
+
+class QuestionOutcome(StrEnum):
+    """What became of a question."""
+
+    ANSWERED = "answered"
+    DEFAULT = "default"
+    """Nobody answered in time; the default is the answer."""
+    EXPIRED = "expired"
+    """Nobody answered in time, and there is no default."""
+    WITHDRAWN = "withdrawn"
+    """Its task was skipped, redone or cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseQuestion:
+    """Take a question out of the inbox, and say what became of it."""
+
+    work: str
+    outcome: QuestionOutcome = QuestionOutcome.WITHDRAWN
+    by: str = ""
+    answer: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitEvent:
+    """Wait for an event from outside; answered by `EventArrived`, at once if one came before."""
+
+    work: str
+    event: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseWait:
+    """The event was taken, or nobody waits for it any more."""
+
+    work: str
+    event: str
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +339,16 @@ Command = (
     SubmitJobs
     | StartShard
     | GrowShard
+    | FeedShard
+    | FollowShard
     | StartRun
     | UndoRun
+    | FindCompensation
     | BindWorklet
+    | AskPerson
+    | CloseQuestion
+    | AwaitEvent
+    | CloseWait
     | ListFiles
     | WatchFiles
     | StopWatch

@@ -103,6 +103,27 @@ class WorkletBound:
 
 
 @dataclass(frozen=True, slots=True)
+class CompensationFound:
+    """What the library has for the action of an entry on the stack; an empty ``version``: nothing."""
+
+    at: int
+    number: int
+    version: str = ""
+    tries: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EventArrived:
+    """An event for which a task waits has come from outside."""
+
+    at: int
+    work: str
+    id: str
+    by: str = ""
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class WorkRefused:
     """A round cannot be begun, now or ever: a bad address, a flow that does not exist."""
 
@@ -161,6 +182,10 @@ class VerbKind(StrEnum):
     """Report an exception; nothing else changes."""
     SET_DATA = "set-data"
     """Give parameters of the run other values: what begins afterwards sees them."""
+    ANSWER = "answer"
+    """Answer the question that the task asks; the answer is in ``changes``. Who may was checked by who sends it."""
+    REBIND = "rebind"
+    """Give a compensation of the library on the stack another version: ``version`` and ``tries`` in ``changes``, which were looked up by who sends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +220,8 @@ Event = (
     | FilesListed
     | FilesAppeared
     | WorkletBound
+    | CompensationFound
+    | EventArrived
     | WorkRefused
     | RoundHeld
     | RunChecked

@@ -238,7 +238,7 @@ def needs_person(document: JobDocument) -> str:
     return ""
 
 
-_BEFORE_THE_START = frozenset({NOT_STARTED, "data-missing", "data-corrupt", "transfer"})
+_BEFORE_THE_START = frozenset({NOT_STARTED, "data-missing", "data-corrupt", "transfer", "image-failed"})
 _PARTS_OF_A_START = frozenset({"program", "folder", "process"})
 _KILLED = (137, 143)
 """What a shell says whose child was ended by SIGKILL or SIGTERM."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from forestay.domain.jobs.claim import NOT_STARTED
 from forestay.domain.jobs.job_document import JobDocument, Token
+from forestay.domain.jobs.job_flow_pattern import JobFlowPattern
+from forestay.domain.jobs.specification import RunnerKind, Specification
 
 JOB_TAG = "forestay.job"
 ATTEMPT_TAG = "forestay.attempt"
@@ -23,6 +25,8 @@ DOWNSTREAM_TAG = "forestay.downstream"
 """By this label or tag a client says where a job is to be sent."""
 KIND = "conversation"
 """The kind of the records."""
+AWAITED = "awaited"
+"""Where a document keeps how the relay learns of the end of its task: `polling` or `notification`; otherwise as its task server is configured."""
 SILENT = "downstream-silent"
 """The reason of an end by which an attempt is given up without knowing what became of its task."""
 
@@ -67,6 +71,16 @@ def exchange_from(job: str, data: Mapping[str, object]) -> Exchange:
         data.get("adopted") is True,
         data.get("registered") is True,
     )
+
+
+def is_polled(document: JobDocument) -> bool:
+    """Whether the relay polls for the end of a job's task, and asks its server for no notification."""
+    return bool(document.extra) and document.extra.get(AWAITED) == JobFlowPattern.POLLING
+
+
+def is_forwardable(specification: Specification) -> bool:
+    """Whether a job that did not come as a TES task can be sent to a task server: its command alone says what it does."""
+    return not specification.inputs and not specification.outputs and specification.runner is RunnerKind.PROCESS
 
 
 def key_of(job: str, token: Token) -> str:

@@ -115,6 +115,12 @@ class AttemptResult:
     """The input or output that it was about; of a start that failed, `program`, `folder` or `process`."""
     left_running: int | None = None
     """Processes of it that its pilot could not end."""
+    input_bytes: int | None = None
+    """All its input files together, where its pilot told of each."""
+    image: str | None = None
+    """The digest of the container image that it ran in; a folder has none."""
+    devices: tuple[str, ...] = ()
+    """The accelerators that were its alone."""
 
 
 class Transition(NamedTuple):
@@ -158,6 +164,8 @@ class FlowRef(NamedTuple):
     """The output whose content is the task's result."""
     above: tuple[str, ...] = ()
     """The versions of the flows whose runs started this one, the nearest first."""
+    prompt: bool = False
+    """Another task takes up the jobs of this one as they end, and wants to be told soon."""
 
     @property
     def room(self) -> str:

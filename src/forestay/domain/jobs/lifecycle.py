@@ -30,6 +30,8 @@ class Event(StrEnum):
     """The claim was taken away: pilot dead, silent, or it gave the job back."""
     QUARANTINE = "quarantine"
     """Released so often that the job itself is suspected; it waits for someone."""
+    REUSE = "reuse"
+    """The result of an earlier job with the same key stands for this one's; nothing is run."""
     ADOPT = "adopt"
     """A released claim ended well after all and nobody has claimed the job since."""
     KEEP_COMPLETION = "keep-completion"
@@ -41,6 +43,8 @@ class Event(StrEnum):
     FORCE_FAIL = "force-fail"
     RESTORE = "restore"
     """The store was brought back from a backup: what was done since is not known, and the generation is raised."""
+    REMAKE = "remake"
+    """Its outputs were lost, and another job makes them again; the job itself stays as it is."""
     NOTIFY = "notify"
     """The notification of the end was taken, or is put off."""
 
@@ -49,6 +53,7 @@ _A, _R, _F = State.AVAILABLE, State.RUNNING, State.FAULTED
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (_A, Event.CLAIM): _R,
+    (_A, Event.REUSE): State.COMPLETED,
     (_A, Event.ADOPT): State.COMPLETED,
     (_A, Event.KEEP_COMPLETION): _R,
     (_A, Event.CANCEL): State.CANCELLED,
@@ -79,6 +84,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_F, Event.FORCE_COMPLETE): State.FORCED_COMPLETE,
     (_F, Event.FORCE_FAIL): State.FAILED,
     (_F, Event.RESTORE): _F,
+    (State.COMPLETED, Event.REMAKE): State.COMPLETED,
     **{(state, Event.NOTIFY): state for state in FINAL},
 }
 
@@ -148,7 +154,7 @@ def whole_story(document: JobDocument, chapters: Iterable[Chapter]) -> tuple[Tra
 
 
 _WORDS: dict[str, str] = {
-    Event.CREATE: "{by} submitted the job.",
+    Event.CREATE: "{by} submitted the job. {note}",
     Event.CLAIM: "Pilot {by} claimed it for attempt {attempt} {note}.",
     Event.BEGIN: "The inputs of attempt {attempt} were staged, and it started.",
     Event.COMPLETE: "Attempt {attempt} succeeded; its outputs were committed.",
@@ -157,6 +163,7 @@ _WORDS: dict[str, str] = {
     Event.GIVE_UP: "Failed permanently ({by}): {note}.",
     Event.RELEASE: "{by} released the claim of attempt {attempt}: {note}.",
     Event.QUARANTINE: "{by} released the claim of attempt {attempt} and held the job for a person: {note}.",
+    Event.REUSE: "The result of {note} was reused; nothing was run.",
     Event.ADOPT: "Attempt {attempt} was given up but succeeded; nobody had claimed the job since, so its outputs were committed.",
     Event.KEEP_COMPLETION: "Attempt {attempt} finished while the job is held; its completion is kept ({note}).",
     Event.CANCEL: "{by} cancelled it. {note}",
@@ -165,6 +172,7 @@ _WORDS: dict[str, str] = {
     Event.FORCE_COMPLETE: "{by} marked it as complete: {note}.",
     Event.FORCE_FAIL: "{by} marked it as failed: {note}.",
     Event.RESTORE: "{by} restored the store from a backup; later work may be repeated: {note}.",
+    Event.REMAKE: "Its outputs were lost; {note} makes them again ({by}).",
     Event.NOTIFY: "The callback was sent: {note}.",
 }
 

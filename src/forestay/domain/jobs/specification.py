@@ -71,6 +71,10 @@ class Specification:
     runner: RunnerKind = RunnerKind.PROCESS
     container: str = ""
     """The image that the command runs in; empty for none."""
+    requires: str = ""
+    """A condition over what pilots say of themselves, such as `gpu.model == "A100"`; empty: any pilot with room does."""
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """Seats that each job has while it runs, by licence."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extra: Mapping[str, object] = field(default_factory=dict)
     """Fields that a newer writer put there."""

@@ -33,7 +33,7 @@ def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str =
 
 
 def let_go(
-    document: JobDocument, *, holder: str, now: int, by: str, answer: FailureAnswer | None = None
+    document: JobDocument, *, holder: str, now: int, by: str, answer: FailureAnswer | None = None, reason: str = ""
 ) -> JobDocument | TransitionRefused:
     """Take one holder away; the last one to let go continues the job and applies a kept end."""
     if holder not in document.holders:
@@ -41,7 +41,7 @@ def let_go(
     if not allowed(document, Event.CONTINUE):
         return TransitionRefused(f"the job is already {document.state}")
     holders = tuple(other_holder for other_holder in document.holders if other_holder != holder)
-    note = f"holder {holder}"
+    note = reason or f"holder {holder}"
     freed = step(document, Event.CONTINUE, now=now, by=by, note=note, holders=holders)
     return freed if holders else apply_held_completion(freed, now=now, by=by, answer=answer)
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from forestay.domain.jobs.colocation_key import colocation
+from forestay.domain.jobs.container_image import RUNTIMES, suitable_runtimes
 from forestay.domain.jobs.job_document import (
     DOWNSTREAM,
     EFFECTS,
     TRACE,
+    AttemptResult,
     Delivery,
     FlowRef,
     JobDocument,
     State,
     Transition,
 )
-from forestay.domain.jobs.lifecycle import Event
+from forestay.domain.jobs.lifecycle import Event, step
+from forestay.domain.jobs.requirements import needs_extra
 from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.reuse import result_job
 from forestay.domain.jobs.specification import Effects, Specification
 
 
@@ -67,7 +72,7 @@ def new_job(submission: Submission, *, job: str, now: int, by: str, trace: str =
         priority=submission.priority,
         expected_runtime=submission.expected_runtime,
         retry=spec.retry,
-        stages=bool(spec.inputs),
+        stages=bool(spec.inputs or spec.container),
         not_before=submission.not_before,
         holders=((submission.owner,) if submission.held else ()) + submission.holders,
         generation=submission.generation,
@@ -85,8 +90,12 @@ def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[s
         met = colocation(spec, submission.labels, submission.parameters, submission.index, _run(submission.flow_ref))
     if trace:
         met = {**met, TRACE: trace}
+    if spec.container:
+        met = {**met, RUNTIMES: list(suitable_runtimes(spec.container))}
     if spec.effects is Effects.EXTERNAL:
         met = {**met, EFFECTS: spec.effects.value}
+    if needs := needs_extra(spec):
+        met = {**met, **needs}
     return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
 
 
@@ -97,7 +106,13 @@ class JobElement(NamedTuple):
     at: int | None
     """Its index."""
     parameters: Mapping[str, object]
-    flow_ref: FlowRef
+    flow_ref: FlowRef | None
+    extra: Mapping[str, object] = MappingProxyType({})
+    """What else its document says."""
+    reused: AttemptResult | None = None
+    """The result of an earlier job, which stands for its own."""
+    note: str = ""
+    """What the first line of its story says besides."""
 
 
 def new_jobs(
@@ -106,11 +121,17 @@ def new_jobs(
     """The first versions of many documents that differ in little else."""
     first = new_job(common, job="", now=now, by=by, trace=trace)
     spec = common.specification
-    for job, at, parameters, flow_ref in elements:
+    for job, at, parameters, flow_ref, extra, reused, note in elements:
         made = first.having(id=job, index=at, parameters=parameters, flow_ref=flow_ref)
         if spec.extra or common.labels:
             met = colocation(spec, common.labels, parameters, at, _run(flow_ref))
             made = made.having(extra={**first.extra, **met})
+        if extra:
+            made = made.having(extra={**made.extra, **extra})
+        if note:
+            made = made.having(history=(made.history[0]._replace(note=note),))
+        if reused is not None:
+            made = step(made, Event.REUSE, now=now, by=by, note=f"job {result_job(made)}", winner=reused, last=reused)
         yield made
 
 

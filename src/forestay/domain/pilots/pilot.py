@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
+from typing import NamedTuple
 
 from forestay.domain.jobs.job_document import ANY_DOWNSTREAM
 from forestay.domain.jobs.resources import Resources
@@ -74,14 +76,67 @@ RUNTIMES = "runtimes"
 """Where a pilot keeps which container runtimes its machine has; missing: it did not say."""
 
 
-def without_containers(pilots: Sequence[Pilot]) -> frozenset[str] | None:
-    """The hosts whose pilots can run no container; None where no pilot at all can, as far as they say."""
-    able = {pilot.host for pilot in pilots if pilot.extra.get(RUNTIMES) != []}
+def runtimes_of(pilot: Pilot) -> frozenset[str] | None:
+    """The container runtimes of a pilot; None: it does not say."""
+    named = pilot.extra.get(RUNTIMES)
+    return frozenset(str(name) for name in named) if isinstance(named, list | tuple) else None
+
+
+FEATURES = "features"
+"""Where a pilot keeps what its machine is: its system, its processor, what its site says of it."""
+DEVICES = "devices"
+"""Where a pilot keeps the accelerators that its jobs are bound to."""
+
+
+HOST = "host"
+
+
+class PilotClass(NamedTuple):
+    """What requirements may ask of a pilot. Pilots that say the same but for their host are of one class, and each requirement is evaluated once for it."""
+
+    id: str
+    facts: Mapping[str, object]
+
+
+def pilot_class(pilot: Pilot) -> PilotClass:
+    """The class of a pilot. Of devices that differ the first one counts, and ``gpu.models`` has all of them."""
+    named = pilot.extra.get(FEATURES)
+    features = {str(name): str(value) for name, value in named.items()} if isinstance(named, Mapping) else {}
+    given = pilot.extra.get(DEVICES)
+    devices = [device for device in given if isinstance(device, Mapping)] if isinstance(given, Sequence) else []
+    first = devices[0] if devices else {}
+    memory = first.get("memory", 0)
+    facts: dict[str, object] = {
+        "os": features.get("os", ""),
+        "arch": features.get("arch", ""),
+        "host": pilot.host,
+        "site": pilot.site,
+        "cpus": pilot.resources.cpus,
+        "memory": pilot.resources.memory,
+        "disk": pilot.resources.disk,
+        "gpu.count": pilot.resources.gpus,
+        "gpu.model": str(first.get("model", "")),
+        "gpu.models": sorted({str(device.get("model", "")) for device in devices}),
+        "gpu.vendor": str(first.get("vendor", "")),
+        "gpu.memory": memory if isinstance(memory, int) else 0,
+        "features": features,
+    }
+    shared = repr(sorted((name, value) for name, value in facts.items() if name != HOST))
+    return PilotClass(sha256(shared.encode()).hexdigest()[:32], facts)
+
+
+def without_containers(pilots: Sequence[Pilot], wanted: frozenset[str]) -> frozenset[str] | None:
+    """The hosts whose pilots have none of the wanted runtimes; None where no pilot at all has one, as far as they say."""
+    able = {pilot.host for pilot in pilots if (named := runtimes_of(pilot)) is None or not wanted.isdisjoint(named)}
     return frozenset(pilot.host for pilot in pilots if pilot.host not in able) if able else None
 
 
 RELAY = "tes:"
 """How the site of a relay begins: it takes the place of a pilot, and carries jobs to the task server that is named behind it."""
+
+
+CALLS_BACK = "calls_back"
+"""Where a relay's entry says whether its task server is asked to call back when a task has ended."""
 
 
 def carries(pilot: Pilot, downstream: str) -> bool:

@@ -2,7 +2,7 @@
 
 The thirteen of paper P1 are `Steer` (remove, suspend and continue of a task, a run or all runs; restart, force-complete and force-fail of an
 task) and `CompensateAction`; `Select` is of its selection service. The job patterns of paper P0 are `Restage`, `FreeSpace`, `ReserveSpace`, `Resubmit`,
-`Repoll` and `Reregister`. `RetryByPolicy`, `Rollback`, `Notify`, `AvoidHost` and `Hold` are additions.
+`Repoll` and `Reregister`. `Remake`, `RetryByPolicy`, `Rollback`, `Notify`, `AvoidHost` and `Hold` are additions.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class ActionKind(StrEnum):
     SELECT = "select"
     """Runs a worklet for the late-bound task."""
     RESTAGE = "restage"
+    REMAKE = "remake"
+    """Has the job that made a lost input make it again, and tries the failed job again when that is done."""
     FREE_SPACE = "free-space"
     RESERVE_SPACE = "reserve-space"
     RESUBMIT = "resubmit"
@@ -145,6 +147,13 @@ class Restage:
     """The other target; empty: any that fits."""
 
     action = ActionKind.RESTAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Remake:
+    """Has a lost input made again by a new run of the job that made it; the failed job waits for it, and does not pay for the attempt."""
+
+    action = ActionKind.REMAKE
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +285,7 @@ Action = (
     | CompensateAction
     | Select
     | Restage
+    | Remake
     | FreeSpace
     | ReserveSpace
     | Resubmit
@@ -293,6 +303,7 @@ KINDS: Mapping[ActionKind, type[Action]] = {
     ActionKind.COMPENSATE: CompensateAction,
     ActionKind.SELECT: Select,
     ActionKind.RESTAGE: Restage,
+    ActionKind.REMAKE: Remake,
     ActionKind.FREE_SPACE: FreeSpace,
     ActionKind.RESERVE_SPACE: ReserveSpace,
     ActionKind.RESUBMIT: Resubmit,
@@ -317,11 +328,14 @@ INSIDE: Mapping[ActionTarget, frozenset[ActionTarget]] = {
 }
 """What is part of each target: what ends a run ends its tasks, and the job or task that the exception is about."""
 
-RESENDING = frozenset({ActionKind.RESTART, ActionKind.RESUBMIT, ActionKind.RESTAGE, ActionKind.RETRY})
+RESENDING = frozenset(
+    {ActionKind.RESTART, ActionKind.RESUBMIT, ActionKind.RESTAGE, ActionKind.REMAKE, ActionKind.RETRY}
+)
 """Those that send the work off again; a playbook has at most one of them."""
 JOB_PATTERNS = frozenset(
     {
         ActionKind.RESTAGE,
+        ActionKind.REMAKE,
         ActionKind.FREE_SPACE,
         ActionKind.RESERVE_SPACE,
         ActionKind.RESUBMIT,
@@ -341,7 +355,7 @@ def target_of(action: Action) -> ActionTarget | None:
             return target
         case Rollback():
             return ActionTarget.RUN
-        case Restage() | Resubmit() | Repoll() | Reregister() | RetryByPolicy() | AvoidHost():
+        case Restage() | Remake() | Resubmit() | Repoll() | Reregister() | RetryByPolicy() | AvoidHost():
             return ActionTarget.JOB
         case _:
             return None

@@ -1,4 +1,4 @@
-"""What the default policy does by itself about files that could not be brought, where no rule concludes: the re-stage patterns of paper P0, section 4.
+"""What the default policy does by itself about files that could not be brought, where no rule concludes: the re-stage patterns of paper P0, section 4, and lost outputs that are made again.
 
 Pure: what must be looked up (whether another good replica is known) is told. Each job is helped so a bounded number of times; after that its own
 retry policy answers, as for any failure.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from forestay.domain.data.staging_terms import USUAL_PIECE, USUAL_TIMEOUT, free_of, restaged, transfer_of
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.jobs.job_document import JobDocument
-from forestay.domain.playbooks.action import FreeSpace, Restage, Restaging
+from forestay.domain.playbooks.action import FreeSpace, Remake, Restage, Restaging
 from forestay.domain.playbooks.playbook import PlaybookStep, WhenRefused
 
 MOST = 3
@@ -21,6 +21,7 @@ LONGEST = 3_600
 LEAST_FREED = 1 << 20
 _SOURCE = frozenset({Cause.DATA_MISSING, Cause.DATA_CORRUPT, Cause.TRANSFER, Cause.NETWORK, Cause.POLICY})
 """Causes that are about where a file came from."""
+_LOST = frozenset({Cause.DATA_MISSING, Cause.DATA_CORRUPT})
 _SLOW = frozenset({"ETIMEDOUT", "TimeoutError", "timeout"})
 
 
@@ -39,11 +40,18 @@ class FileFailure:
     """Whether there is another host to go to."""
     wanted: int = 0
     """Bytes of all inputs, as far as they are known."""
+    lost_output: bool = False
+    """Whether the file is an output of another job, which can be asked to make it again."""
 
 
 def default_steps(document: JobDocument, failure: FileFailure) -> tuple[PlaybookStep, ...]:
     """What is done; nothing: the job's own retry policy answers."""
     done = restaged(document.extra)
+    if failure.stage == "staging-in" and failure.cause in _LOST and failure.lost_output and not failure.other_replica:
+        # One host may lack a file system that the others have; what is damaged is so for all.
+        if failure.several_hosts and not done and failure.cause is Cause.DATA_MISSING:
+            return (PlaybookStep(Restage(Restaging.OTHER_TARGET)),)
+        return (PlaybookStep(Remake()),)
     if done >= MOST:
         return ()
     if failure.cause is Cause.DISK:

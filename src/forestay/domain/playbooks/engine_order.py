@@ -106,7 +106,7 @@ def order_id(run: str, verb: str) -> str:
 
 def order_of(verb: Verb, *, run: str, key: str, incident: str = "") -> EngineOrder | None:
     """A verb as an order; ``None``: there is nothing in it that an engine could do."""
-    if verb.kind is VerbKind.RAISE:
+    if verb.kind in (VerbKind.RAISE, VerbKind.ANSWER, VerbKind.REBIND):
         return None
     return EngineOrder(
         id=order_id(run, verb.id),

@@ -77,8 +77,11 @@ _ONE_WRITE = frozenset(
         ActionKind.RETRY,
         ActionKind.AVOID_HOST,
         ActionKind.RESTAGE,
+        ActionKind.REMAKE,
         ActionKind.FREE_SPACE,
         ActionKind.RESERVE_SPACE,
+        ActionKind.REPOLL,
+        ActionKind.REREGISTER,
     }
 )
 _FORCED = frozenset(

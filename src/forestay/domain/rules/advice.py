@@ -8,6 +8,7 @@ from typing import Any
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentState
 from forestay.domain.exceptions.incidents.retry_verdict import verdict_words, wait_words
+from forestay.domain.playbooks.action import ActionKind
 from forestay.domain.rules.answer import Answer, AnswerKind, answer_of_decision
 from forestay.domain.rules.incident_outcome import DEFAULT_POLICY
 
@@ -53,6 +54,8 @@ def retry_advice(finding: Mapping[str, Any], act: Answer, *, wait: int = 0, word
     helps = _MAY_HELP[need] if known else _NOBODY_KNOWS
     why = f" ({words.rstrip('.')})" if words else ""
     by = "" if act.by == DEFAULT_POLICY or not act.by else f", as {_who(act.by)} says"
+    if _makes_again(act):
+        return f"{helps}: the lost input is made again first{by}{why}."
     if act.way in _TRIED:
         after = f" {wait_words(wait)}" if wait and wait_words(wait) not in words else ""
         joint = ": " if not known or act.way in _FITS[need] else "; even so, "
@@ -63,6 +66,10 @@ def retry_advice(finding: Mapping[str, Any], act: Answer, *, wait: int = 0, word
     if act.way is AnswerKind.COMPLETE:
         return f"It counts as done{by}{why}."
     return f"{helps}." if act.way is AnswerKind.NOTHING else f"{helps}; it is answered by a playbook{by}{why}."
+
+
+def _makes_again(act: Answer) -> bool:
+    return act.way in _TRIED and ActionKind.REMAKE in act.does.split(", ")
 
 
 def advice_on(finding: Mapping[str, Any], decision: Decision | None, state: IncidentState, note: str) -> str:

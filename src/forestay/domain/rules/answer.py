@@ -45,7 +45,10 @@ class AnswerKind(StrEnum):
 TRYING = frozenset({AnswerKind.RETRY, AnswerKind.CHANGED, AnswerKind.ELSEWHERE})
 STOPPING = frozenset({AnswerKind.HOLD, AnswerKind.FAIL, AnswerKind.COMPLETE, AnswerKind.ERROR})
 _FAILING = frozenset({ActionKind.FORCE_FAIL, ActionKind.REMOVE, ActionKind.ROLLBACK})
-_SENDING = frozenset({ActionKind.RESUBMIT, ActionKind.RETRY, ActionKind.RESTART, ActionKind.RESTAGE})
+_SENDING = frozenset({ActionKind.RESUBMIT, ActionKind.RETRY, ActionKind.RESTART, ActionKind.RESTAGE, ActionKind.REMAKE})
+_ELSEWHERE = frozenset({ActionKind.AVOID_HOST, ActionKind.REMAKE})
+FIELDS_OF_DEFAULT = frozenset({"cause", "confidence", "retry", "history.same_cause"})
+"""What `default_said` reads of an incident's fields."""
 _PLACES = frozenset({"other-domain", "other-replica", "other-target"})
 
 
@@ -85,7 +88,7 @@ def answer_of_steps(steps: Sequence[Mapping[str, Any]], by: str) -> Answer:
         return Answer(AnswerKind.OTHER, by, does)
     if sent.get("needs"):
         return Answer(AnswerKind.CHANGED, by, does, frozenset(map(str, sent["needs"])))
-    if sent.get("how") in _PLACES or ActionKind.AVOID_HOST in actions:
+    if sent.get("how") in _PLACES or _ELSEWHERE.intersection(actions):
         return Answer(AnswerKind.ELSEWHERE, by, does)
     return Answer(AnswerKind.RETRY, by, does)
 
@@ -104,11 +107,11 @@ def answer_of_decision(decision: Decision | None) -> Answer:
     return Answer(way, decision.by, decision.verdict)
 
 
-def answer_of_ruling(ruling: Ruling, default_answer: Answer, conclusion: Conclusion | None) -> Answer:
-    """What is decided now; where no rule concludes, what the default policy says. `conclusion` is the ruling's, with the steps of a named playbook in the place of its name."""
+def answer_of_ruling(ruling: Ruling, conclusion: Conclusion | None) -> Answer | None:
+    """What the rules decide now; None where no rule concludes. `conclusion` is the ruling's, with the steps of a named playbook in the place of its name."""
     by = ruling.by
     if by is None:
-        return default_answer
+        return None
     if ruling.verdict is ConditionVerdict.ERROR:
         return Answer(AnswerKind.ERROR, f"{by.rule_set}#{ruling.flagged}", by.walk.message)
     return answer_of_conclusion(conclusion, f"{by.rule_set}#{ruling.rule}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from forestay.domain.exceptions.incidents.incident import Incident
@@ -68,6 +69,7 @@ FIELDS: tuple[Field, ...] = (
     Field("job.owner", _T, "its owner"),
     Field("job.team", _T, "the owner's team"),
     Field("job.labels", FieldType.WORDS, "its labels"),
+    Field("job.patterns", _TEXTS, "the job-flow patterns it is in: `synchronous`, `polling`, `notification` or `fire-and-forget`; `staging`; `execution`"),
     Field("job.parameters", FieldType.DATA, "its parameters"),
     Field("job.index", _I, "its index in an array", optional=True),
     Field("job.priority", _I, "its priority"),
@@ -279,20 +281,35 @@ _FIELD_NAMES: Mapping[str, Mapping[str, str]] = {
 """The fields of each group by the name that they have in it."""
 
 
-def told_by(incident: Incident) -> dict[str, object]:
-    """Everything of an incident that has a field; `read_context` makes a whole context of it.
+ALL_FIELDS = frozenset(BY_NAME)
 
-    What an incident kept and no field has (the lines that decided, advice) is passed over.
+
+@lru_cache(maxsize=64)
+def _names_of(wanted: frozenset[str]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """Of each group the wanted fields, each with the name that it has in the group."""
+    found = (
+        (group, tuple((inner, name) for inner, name in _FIELD_NAMES[group].items() if name in wanted))
+        for group in _INCIDENT_GROUPS
+    )
+    return tuple((group, names) for group, names in found if names)
+
+
+def told_by(incident: Incident, wanted: frozenset[str] = ALL_FIELDS) -> dict[str, object]:
+    """What an incident says of some fields; `read_context` makes a whole context of it.
+
+    What an incident kept and no field has (the lines that decided, advice) is passed over. `host.name` may follow from `evidence.node`: whoever wants the one names both.
     """
     kept: Mapping[str, Any] = incident.context
-    values: dict[str, object] = {name: value for name, value in kept.items() if name in BY_NAME and value is not None}
+    values: dict[str, object] = {name: value for name, value in kept.items() if name in wanted and value is not None}
     if kept.get(UNFILLED):
         values[UNFILLED] = kept[UNFILLED]
-    for group in _INCIDENT_GROUPS:
+    for group, names in _names_of(wanted):
         inner = kept.get(group)
         if isinstance(inner, Mapping):
-            names = _FIELD_NAMES[group]
-            values |= {names[name]: value for name, value in inner.items() if name in names and value is not None}
+            for short, name in names:
+                value = inner.get(short)
+                if value is not None:
+                    values[name] = value
     job = kept.get("job")
     resources = job.get("resources") if isinstance(job, Mapping) else None
     if isinstance(resources, Mapping):

@@ -25,6 +25,8 @@ from forestay.domain.jobs.lifecycle import Event
 AMOUNTS = ("cpus", "memory", "disk", "gpus", "wall")
 """What a job can be given more of."""
 _TOLD = tuple(f"job.{name}" for name in AMOUNTS)
+FIELDS_OF_ATTEMPT = frozenset({"job.attempt", "cause", "evidence.node", "host.name", "evidence.wall_time", *_TOLD})
+"""What `incident_attempt` reads."""
 DEFAULT_POLICY = "default policy"
 _BY_HAND = frozenset({Event.RETRY, Event.CONTINUE, Event.FORCE_COMPLETE, Event.FORCE_FAIL, Event.CANCEL})
 _NO_PERSON = ("playbook:", "run:")

@@ -61,6 +61,23 @@ def conjunction_of(text: str) -> Conjunction:
     return Conjunction(tuple(comparison for comparison in comparisons if comparison is not None))
 
 
+def whole_condition(text: str) -> tuple[FieldComparison, ...] | None:
+    """The comparisons that a condition consists of, for whoever must judge it without CEL; None if it has anything else in it."""
+    comparisons = [_comparison(part.strip()) for part in _conjuncts(text)]
+    if not comparisons:
+        return None
+    known = tuple(comparison for comparison in comparisons if comparison is not None)
+    return known if len(known) == len(comparisons) else None
+
+
+def fields_named(text: str) -> list[str]:
+    """The fields that a text that compiles may name: never too few, perhaps too many."""
+    if "//" in text or "`" in text:
+        return list(BY_NAME)
+    bare = "".join(text.split())
+    return [name for name in BY_NAME if name in bare]
+
+
 def _conjuncts(text: str) -> list[str]:
     """The parts that `&&` joins outside of all brackets; none if the text is not a conjunction, or not surely one."""
     parts, start, at, depth = list[str](), 0, 0, 0

@@ -135,10 +135,10 @@ AT_ONCE = 200
 """Names or ids in one command: far below what a command line holds."""
 
 
-def slices(names: Collection[str]) -> list[tuple[str, ...]]:
+def slices(names: Collection[str], most: int = AT_ONCE) -> list[tuple[str, ...]]:
     """Each name once, as many together as one command is asked for."""
     every = tuple(dict.fromkeys(names))
-    return [every[at : at + AT_ONCE] for at in range(0, len(every), AT_ONCE)]
+    return [every[at : at + most] for at in range(0, len(every), most)]
 
 
 def told_of(asked: Collection[BatchId], jobs: Mapping[BatchId, BatchJob] | None) -> dict[BatchId, BatchOutcome]:

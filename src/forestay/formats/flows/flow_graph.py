@@ -7,17 +7,14 @@ from typing import Any, NamedTuple
 
 from forestay.domain.flows.definition.flow import Task, bodies
 from forestay.domain.flows.definition.flow_pattern import (
-    ChoicePattern,
     Dimension,
     FilesOf,
+    JobPattern,
     LinesOf,
     ListOf,
-    LoopPattern,
-    MergePattern,
     RangeOf,
-    SubflowPattern,
     WatchOf,
-    WorkletPattern,
+    kind_of,
 )
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.definition.flow_version import flow_from_plain, planned
@@ -109,17 +106,8 @@ def _depth(node: _GraphNode, nodes: Mapping[str, _GraphNode], depth: dict[str, i
 
 def _kind(task: Task) -> str:
     parts = []
-    match task.pattern:
-        case SubflowPattern():
-            parts.append("sub-flow")
-        case WorkletPattern():
-            parts.append("worklet")
-        case MergePattern():
-            parts.append("merge")
-        case LoopPattern():
-            parts.append("loop")
-        case ChoicePattern():
-            parts.append("choice")
+    if not isinstance(task.pattern, JobPattern):
+        parts.append(kind_of(task.pattern))
     if task.scatter:
         parts.append("one for each " + " × ".join(_dimension(dimension) for dimension in task.scatter))
     if task.when:

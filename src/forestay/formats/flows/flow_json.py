@@ -11,7 +11,9 @@ from forestay.domain.flows.definition.flow import Compensation, DeadlineAction, 
 from forestay.domain.flows.definition.flow import Deadline as DeadlineOf
 from forestay.domain.flows.definition.flow_check import check_flow
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
     AtMaximum,
+    AwaitPattern,
     Branch,
     BranchSelection,
     ChoicePattern,
@@ -37,11 +39,11 @@ from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhaust
 from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
 
 JOB_FIELDS = (
-    "command", "run", "environment", "resources", "inputs", "staging", "outputs", "result", "effects", "max_attempts", "retry_wait",
-    "when_exhausted", "expected_runtime", "priority", "labels", "wait",
+    "command", "run", "environment", "resources", "inputs", "staging", "outputs", "result", "container", "effects", "max_attempts", "retry_wait",
+    "when_exhausted", "expected_runtime", "priority", "labels", "wait", "requires", "licences",
 )  # fmt: skip
-ANY_TASK = ("after", "when", "scatter", "tolerate", "compensate", "deadline", "when_failed")
-KINDS = ("command", "run", "flow", "worklet", "merge", "loop", "choose")
+ANY_TASK = ("after", "when", "scatter", "tolerate", "compensate", "action", "deadline", "when_failed")
+KINDS = ("command", "run", "flow", "worklet", "merge", "ask", "wait_for", "loop", "choose")
 """Exactly one of these says what a task is."""
 MAX_DEPTH = 40
 _NO_COMMAND = ("-",)
@@ -73,7 +75,7 @@ def check_document(data: object) -> tuple[Flow | None, list[FlowProblem]]:
 
 
 def _flow(fields: Fields, data: object, at: Place, *, outer: bool = True) -> Flow:
-    known = ["name", "params", "on_failure", "deadline", "flows", "tasks", "outputs", "description"]
+    known = ["name", "params", "on_failure", "reuse", "deadline", "flows", "tasks", "outputs", "description"]
     record = fields.record(data, at, ["forestay", *known], what="a flow", needed=["name", "tasks"])
     if outer and (record.get("forestay") != LANGUAGE or record.get("forestay") is True):
         fields.wrong((*at, "forestay") if "forestay" in record else at, f"add 'forestay: {LANGUAGE}', the version of this language")  # fmt: skip
@@ -85,6 +87,7 @@ def _flow(fields: Fields, data: object, at: Place, *, outer: bool = True) -> Flo
         outputs=fields.record(record.get("outputs", {}), (*at, "outputs"), None, what="outputs by name"),
         deadline=_deadline(fields, record.get("deadline"), (*at, "deadline")),
         on_failure=fields.one_of(OnFailure, record.get("on_failure", OnFailure.STOP), (*at, "on_failure")),
+        reuse=fields.truth(record.get("reuse", False), (*at, "reuse")),
         flows={
             name: _flow(fields, inner, (*at, "flows", name), outer=isinstance(inner, dict) and "forestay" in inner)
             for name, inner in flows.items()
@@ -120,6 +123,7 @@ def _task(fields: Fields, name: str, data: object, at: Place) -> Task:
         ),
         tolerate=fields.whole(record.get("tolerate", 0), (*at, "tolerate")),
         compensation=_compensation(fields, record.get("compensate"), (*at, "compensate")),
+        action=fields.text(record.get("action", ""), (*at, "action"), empty=True),
         deadline=_deadline(fields, record.get("deadline"), (*at, "deadline")),
         when_failed=fields.one_of(WhenFailed, record.get("when_failed", WhenFailed.FAIL), (*at, "when_failed")),
     )
@@ -135,6 +139,8 @@ def _own_fields(kind: str) -> tuple[str, ...]:
             return ("worklet", "default", "params")
         case "merge":
             return ("merge",)
+        case "ask" | "wait_for":
+            return (kind,)
         case "loop" | "choose":
             return (kind, "outputs")
         case _:
@@ -154,12 +160,39 @@ def _pattern(fields: Fields, kind: str, record: dict[str, object], at: Place) ->
             return WorkletPattern(fields.text(record["worklet"], (*at, "worklet")), params, default)
         case "merge":
             return MergePattern(fields.record(record["merge"], (*at, "merge"), None, what="values by name"))
+        case "ask":
+            return _ask(fields, record["ask"], (*at, "ask"))
+        case "wait_for":
+            return _wait_for(fields, record["wait_for"], (*at, "wait_for"))
         case "loop":
             return _loop(fields, record, at)
         case "choose":
             return _choose(fields, record, at)
         case _:
             return _job(fields, record, at)
+
+
+def _ask(fields: Fields, data: object, at: Place) -> AskPattern:
+    known = ["title", "text", "form", "who", "default"]
+    ask = fields.record(data, at, known, what="a question", needed=["title"])
+    who, default = ask.get("who"), ask.get("default")
+    return AskPattern(
+        title=fields.text(ask.get("title", "-"), (*at, "title")),
+        text=fields.text(ask.get("text", ""), (*at, "text"), empty=True),
+        form=fields.record(ask.get("form", {}), (*at, "form"), None, what="a form"),
+        who=AskPattern("").who if who is None else tuple(fields.texts([who] if isinstance(who, str) else who, (*at, "who"))),
+        default=None if default is None else fields.record(default, (*at, "default"), None, what="an answer"),
+    )  # fmt: skip
+
+
+def _wait_for(fields: Fields, data: object, at: Place) -> AwaitPattern:
+    wait = fields.record(data, at, ["event", "key", "default"], what="a wait for an event", needed=["event"])
+    default = wait.get("default")
+    return AwaitPattern(
+        event=fields.text(wait.get("event", "-"), (*at, "event")),
+        key=fields.text(wait.get("key", ""), (*at, "key"), empty=True),
+        default=None if default is None else fields.record(default, (*at, "default"), None, what="outputs by name"),
+    )
 
 
 def _loop(fields: Fields, record: dict[str, object], at: Place) -> LoopPattern:
@@ -257,8 +290,11 @@ def _deadline(fields: Fields, data: object, at: Place) -> DeadlineOf | None:
 
 
 def _compensation(fields: Fields, data: object, at: Place) -> Compensation | None:
-    if data is None:
-        return None
+    return None if data is None else compensation_of(fields, data, at)
+
+
+def compensation_of(fields: Fields, data: object, at: Place) -> Compensation:
+    """Read a job that undoes something, and how often it is tried."""
     record = fields.record(data, at, [*JOB_FIELDS, "tries"], what="a compensation")
     if len([kind for kind in ("command", "run") if kind in record]) != 1:
         fields.wrong(at, "a compensation has one of command, run")
@@ -277,6 +313,7 @@ def _job(fields: Fields, record: dict[str, object], at: Place) -> JobPattern:
         staging=fields.one_of(Staging, record.get("staging", Staging.PARALLEL.value), (*at, "staging")),
         outputs=fields.texts_by_name(record.get("outputs", {}), (*at, "outputs")),
         result=fields.text(record.get("result", ""), (*at, "result"), empty=True),
+        container=fields.text(record.get("container", ""), (*at, "container"), empty=True),
         effects=effects,
         retry=RetryPolicy(
             max_attempts=fields.whole(record.get("max_attempts", 1), (*at, "max_attempts")),
@@ -287,7 +324,16 @@ def _job(fields: Fields, record: dict[str, object], at: Place) -> JobPattern:
         priority=fields.whole(record.get("priority", 0), (*at, "priority")),
         labels=fields.words_by_name(record.get("labels", {}), (*at, "labels")),
         wait=fields.truth(record.get("wait", True), (*at, "wait")),
+        requires=fields.text(record.get("requires", ""), (*at, "requires"), empty=True),
+        licences=_licences(fields, record.get("licences", {}), (*at, "licences")),
     )
+
+
+def _licences(fields: Fields, data: object, at: Place) -> dict[str, int]:
+    if not isinstance(data, dict):
+        fields.wrong(at, "licences are seats by name, such as {matlab: 1}")
+        return {}
+    return {str(name): fields.whole(seats, (*at, str(name))) for name, seats in data.items()}
 
 
 def _command(fields: Fields, record: dict[str, object], at: Place) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from typing import Any
 
 from forestay.domain.flows.definition.flow import Task, bodies
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
+    AwaitPattern,
     ChoicePattern,
     JobPattern,
     LoopPattern,
@@ -37,6 +39,8 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "waiting": ("#f6f7f9", "#5b6470"),
     "listing": ("#e8f0fe", "#2f6fd6"),
     "binding": ("#e8f0fe", "#2f6fd6"),
+    "asking": ("#fff3dc", "#b26a00"),
+    "awaiting": ("#e8f0fe", "#2f6fd6"),
     "running": ("#e8f0fe", "#2f6fd6"),
     "faulted": ("#fff3dc", "#b26a00"),
     "completed": ("#e7f5ea", "#2a7d3f"),
@@ -133,6 +137,10 @@ def _kind(task: Task) -> str:
             return f"worklet {place[:12]}"
         case MergePattern():
             return "merge"
+        case AskPattern():
+            return "question"
+        case AwaitPattern(event=event):
+            return f"event {event[:12]}"
         case JobPattern(wait=wait):
             return ("scatter" if task.scatter else "job") + ("" if wait else ", not waited for")
 

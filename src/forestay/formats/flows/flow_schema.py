@@ -64,6 +64,7 @@ def _job() -> Schema:
         "staging": _one_of(Staging, "How inputs are staged: four at once, or one after the other."),
         "outputs": _by_name(_TEXT, "Files that must exist when the job succeeds: a pattern by the name that other tasks use."),
         "result": _said(_MAYBE_TEXT, "A JSON file that the job writes; its content is tasks.NAME.result."),
+        "container": _said(_MAYBE_TEXT, "The image that the command runs in: a name at a registry, oci:/folder:tag or a whole path; it may be a reference, but not to the scatter's variables."),
         "effects": _one_of(Effects, "external: a second attempt would repeat external effects, so after a stop a person decides; resumable: a second attempt continues safely."),
         "max_attempts": _said(_WHOLE, "Maximum number of attempts: 1 to 100."),
         "retry_wait": _said(_ref("duration"), "The wait before the second attempt; doubled for each one after it."),
@@ -72,6 +73,8 @@ def _job() -> Schema:
         "priority": _said(_WHOLE, "-1000 to 1000; higher comes first."),
         "labels": _by_name(_ref("word"), "Labels of the jobs."),
         "wait": {"type": "boolean", "description": "false: fire and forget."},
+        "requires": _said(_MAYBE_TEXT, "A condition over what pilots say of themselves: gpu.model == \"A100\" && os == \"el9\"."),
+        "licences": _by_name(_WHOLE, "Seats of licences that each job has while it runs."),
     }  # fmt: skip
 
 
@@ -105,6 +108,7 @@ def _task() -> Schema:
         "scatter": _by_name(_source(), "One job for each value; several variables make the product."),
         "tolerate": _said(_WHOLE, "The number of scatter elements that may fail."),
         "compensate": _said(_optional(_ref("compensation")), "What compensates the task if the run fails later."),
+        "action": _said(_TEXT, "The action under which the compensation library has what compensates the task."),
         "deadline": _said(_optional(_ref("deadline")), "Measured from the task's start."),
         "when_failed": _one_of(WhenFailed, "What follows a failure: the run fails, a person is asked, or the run continues."),
     }  # fmt: skip
@@ -124,6 +128,8 @@ def _task() -> Schema:
             "params": params,
         },
         "merge": {"merge": _by_name({}, "Values of earlier tasks, collected under this task's name.")},
+        "ask": {"ask": _ref("question")},
+        "wait_for": {"wait_for": _ref("event_wait")},
         "loop": {"loop": _ref("loop"), "outputs": outputs},
         "choose": {"choose": _ref("choice"), "outputs": outputs},
     }
@@ -145,6 +151,9 @@ def flow_schema() -> Schema:
         "description": {"description": "For people."},
         "params": _by_name({}, "Parameters and their defaults; null: a run must give one."),
         "on_failure": _one_of(OnFailure, "What happens to the rest when a task has failed."),
+        "reuse": _said(
+            {"type": "boolean"}, "Reuse results of earlier runs where command, environment and inputs are the same."
+        ),
         "deadline": _said(_optional(_ref("deadline")), "Measured from the run's start."),
         "flows": _by_name(_ref("subflow"), "Sub-flows by the name that tasks use."),
         "tasks": tasks,
@@ -183,6 +192,33 @@ def flow_schema() -> Schema:
                 }
             ),
             "compensation": {"anyOf": undo_kinds},
+            "question": _record(
+                {
+                    "title": _said(_TEXT, "The question in one line."),
+                    "text": _said(_MAYBE_TEXT, "What the person needs to know."),
+                    "form": _said(_ref("form"), "The fields of the answer; without them the person only confirms."),
+                    "who": _said(
+                        {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
+                        "Who may answer: owner, role:NAME or user:NAME; default: owner and role:operator.",
+                    ),
+                    "default": _said(_by_name({}), "The answer if nobody gives one before the task's deadline."),
+                },
+                required=["title"],
+                description="A question to a person; the answer is the task's outputs.",
+            ),
+            "event_wait": _record(
+                {
+                    "event": _said(_TEXT, "The name of the event."),
+                    "key": _said(_MAYBE_TEXT, "Which of the events of this name: the sender gives the same key."),
+                    "default": _said(_optional(_by_name({})), "The outputs if no event comes before the deadline."),
+                },
+                required=["event"],
+                description="Waits for an event from outside; its data are the task's outputs.",
+            ),
+            "form": {
+                "type": "object",
+                "description": "A JSON Schema object whose properties are texts, numbers or truth values.",
+            },
             "loop": _record(
                 {
                     "at_most": _said(_WHOLE, "The maximum number of rounds."),

@@ -39,7 +39,16 @@ def _bits(own: Mapping[str, Any], name: str) -> int:
 
 
 def run_public(
-    *, run: str, owner: str, name: str, version: str, state: str, started: int, ended: int | None, above: str
+    *,
+    run: str,
+    owner: str,
+    name: str,
+    version: str,
+    state: str,
+    started: int,
+    ended: int | None,
+    above: str,
+    schedule: str,
 ) -> Json:
     """A run in a list."""
     return {
@@ -51,6 +60,22 @@ def run_public(
         "started": time_text(started),
         "ended": time_text(ended),
         "above": above or None,
+        "schedule": schedule or None,
+    }
+
+
+def compensation_public(plain: Mapping[str, Any]) -> Json:
+    """An entry of the compensation stack, from the plain form of a run's state."""
+    states = (("pending", "looked-up"), ("fan_out", "running"), ("held", "held"))
+    return {
+        "number": plain["number"],
+        "task": plain["instance"],
+        "action": plain.get("action", ""),
+        "version": plain.get("version", ""),
+        "state": next((state for name, state in states if plain.get(name)), "waiting"),
+        "tries": plain.get("tries", 0),
+        "reason": plain.get("reason", ""),
+        "rebound_by": plain.get("rebound_by", ""),
     }
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import yaml
 
 from forestay.domain.flows.definition.flow import Flow, all_tasks
+from forestay.domain.flows.definition.flow_problem import FlowProblem
 from forestay.domain.flows.definition.flow_version import flow_as_plain, version_of
 from forestay.formats.flows.flow_json import check_document, flow_to_json
-from forestay.formats.text.yaml_text import read_yaml
+from forestay.formats.text.yaml_text import YamlDocument, read_yaml
 
 
 class TextProblem(NamedTuple):
@@ -25,6 +26,13 @@ class TextProblem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.where}: {self.message}" if self.where else f"{self.line}:{self.column}: {self.message}"  # fmt: skip
+
+
+def text_problems(document: YamlDocument, findings: Iterable[FlowProblem]) -> tuple[TextProblem, ...]:
+    """What is wrong with what a text says, each at its place in the text, in the order of the text."""
+    return tuple(
+        sorted(TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in findings)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +66,7 @@ def read_flow_text(text: str) -> FlowText:
     flow: Flow | None = None
     if not findings:
         flow, findings = check_document(document.value)
-    problems = [TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in findings]
-    return FlowText(flow, tuple(sorted(problems)), text)
+    return FlowText(flow, text_problems(document, findings), text)
 
 
 def write_flow_text(flow: Flow) -> str:

@@ -44,6 +44,8 @@ ENDED = frozenset({WesRunState.COMPLETE, WesRunState.EXECUTOR_ERROR, WesRunState
 _OF_RUNS: Mapping[str, WesRunState] = {
     "running": WesRunState.RUNNING,
     "suspended": WesRunState.RUNNING,
+    "held": WesRunState.RUNNING,
+    "asking": WesRunState.RUNNING,
     "stopping": WesRunState.RUNNING,
     "compensating": WesRunState.RUNNING,
     "finished": WesRunState.COMPLETE,

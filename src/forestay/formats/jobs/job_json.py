@@ -25,6 +25,7 @@ from forestay.domain.jobs.job_document import (
     Transition,
     search_fields,
 )
+from forestay.domain.jobs.requirements import needs_as_plain
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification, WhenExhausted
 
@@ -159,16 +160,18 @@ def flow_ref_to_json(flow_ref: FlowRef) -> Json:
         out["above"] = list(flow_ref.above)
     else:
         del out["above"]
+    if not flow_ref.prompt:
+        del out["prompt"]
     return out
 
 
 def flow_ref_from_json(data: Mapping[str, Any]) -> FlowRef:
     places = (data["run"], data["work"], data["flow"], data["shard"], data["place"], data["of"])
-    return FlowRef(*places, data.get("result", ""), tuple(data.get("above", ())))
+    return FlowRef(*places, data.get("result", ""), tuple(data.get("above", ())), data.get("prompt", False))
 
 
 _ENDING_FACTS = (
-    "exit_code", "signal", "started", "wall", "cpu", "peak_memory", "oom_kills", "disk_left", "stage", "error", "file", "left_running", "result",
+    "exit_code", "signal", "started", "wall", "cpu", "peak_memory", "oom_kills", "disk_left", "stage", "error", "file", "left_running", "result", "input_bytes", "image",
 )  # fmt: skip
 
 
@@ -187,23 +190,29 @@ def ending_to_json(ending: AttemptResult) -> Json:
             out[name] = value
     manifest = ending.manifest
     if manifest is not None:
-        out["manifest"] = {
-            "path": manifest.path, "sha256": manifest.sha256, "files": manifest.files, "bytes": manifest.size,
-        }  # fmt: skip
+        out["manifest"] = manifest_to_json(manifest)
+    if ending.devices:
+        out["devices"] = list(ending.devices)
     return out
 
 
+def manifest_to_json(manifest: Manifest) -> Json:
+    return {"path": manifest.path, "sha256": manifest.sha256, "files": manifest.files, "bytes": manifest.size}
+
+
+def manifest_from_json(data: Mapping[str, Any] | None) -> Manifest | None:
+    return Manifest(data["path"], data["sha256"], data["files"], data["bytes"]) if data else None
+
+
 def ending_from_json(data: Mapping[str, Any]) -> AttemptResult:
-    manifest = data.get("manifest")
     return AttemptResult(
         token=Token(data["generation"], data["attempt"]),
         claim=data["claim"],
         outcome=AttemptOutcome(data["outcome"]),
         reason=data["reason"],
         host=data.get("host", ""),
-        manifest=Manifest(manifest["path"], manifest["sha256"], manifest["files"], manifest["bytes"])
-        if manifest
-        else None,
+        manifest=manifest_from_json(data.get("manifest")),
+        devices=tuple(data.get("devices", ())),
         **{name: data.get(name) for name in _ENDING_FACTS},
     )
 
@@ -275,6 +284,7 @@ def specification_to_json(spec: Specification) -> Json:
         "effects": spec.effects.value,
         "runner": spec.runner.value,
         **({"container": spec.container} if spec.container else {}),
+        **needs_as_plain(spec),
         "retry": retry_to_json(spec.retry),
     }
 
@@ -282,7 +292,7 @@ def specification_to_json(spec: Specification) -> Json:
 _SPEC_KNOWN = frozenset(
     {
         "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "named_outputs",
-        "effects", "runner", "container", "retry",
+        "effects", "runner", "container", "retry", "requires", "licences",
     }
 )  # fmt: skip
 
@@ -302,6 +312,8 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         effects=Effects(data["effects"]),
         runner=RunnerKind(data.get("runner", RunnerKind.PROCESS)),
         container=data.get("container", ""),
+        requires=data.get("requires", ""),
+        licences=data.get("licences", {}),
         retry=retry_from_json(data["retry"]),
         extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},
     )

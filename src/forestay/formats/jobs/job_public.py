@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 from forestay.domain.jobs.colocation_key import COLOCATE
 from forestay.domain.jobs.job_document import AttemptResult, JobDocument, Manifest, State, Transition
+from forestay.domain.jobs.job_flow_pattern import patterns_in_use
 from forestay.domain.jobs.lifecycle import words
+from forestay.domain.jobs.requirements import needs_as_plain
 from forestay.domain.jobs.resources import resource_class
 from forestay.domain.jobs.specification import Specification
 from forestay.formats.jobs.job_json import Json, ending_to_json, input_to_json, resources_to_json
@@ -36,6 +38,7 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
         "owner": document.owner,
         "team": document.team,
         "labels": dict(document.labels),
+        "patterns": [pattern.value for pattern in patterns_in_use(document)],
         "state": document.state.value,
         "phase": document.phase.value if document.phase else None,
         "holders": list(document.holders),
@@ -108,5 +111,6 @@ def specification_public(spec: Specification) -> Json:
         "retry_wait": spec.retry.wait,
         "when_exhausted": spec.retry.when_exhausted.value,
         **({"container": spec.container} if spec.container else {}),
+        **needs_as_plain(spec),
         **({COLOCATE: spec.extra[COLOCATE]} if COLOCATE in spec.extra else {}),
     }

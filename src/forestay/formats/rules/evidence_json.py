@@ -101,12 +101,12 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
         hold_code=_whole(known["hold_code"]),
         hold_subcode=_whole(known["hold_subcode"]),
         log_tail=_log(known["log_tail"], [values[name] for name in _LOGS if name in values]),
-        peak_memory=_size(known["peak_memory"]),
-        memory_limit=_size(known["memory_limit"]),
+        peak_memory=read_size(known["peak_memory"]),
+        memory_limit=read_size(known["memory_limit"]),
         oom_kills=_count(known["oom_kills"]),
-        disk_left=_size(known["disk_left"]),
-        wall_time=_time(known["wall_time"]),
-        time_limit=_time(known["time_limit"]),
+        disk_left=read_size(known["disk_left"]),
+        wall_time=read_time(known["wall_time"]),
+        time_limit=read_time(known["time_limit"]),
         node=_text(known["node"])[:255],
         transfer=_text(known["transfer"]),
         stage=_stage(known["stage"]),
@@ -320,7 +320,8 @@ def _lines(value: object) -> str:
     return json.dumps(_shallow(value), ensure_ascii=False, default=str) if isinstance(value, Mapping) else str(value)
 
 
-def _size(value: object) -> int | None:
+def read_size(value: object) -> int | None:
+    """Bytes from a number or from texts such as `157M`."""
     if isinstance(value, str):
         match = _SIZE.fullmatch(value.strip())
         if not match:
@@ -334,7 +335,8 @@ def _positive(value: int | None) -> int | None:
     return value if value is not None and value >= 0 else None
 
 
-def _time(value: object) -> float | None:
+def read_time(value: object) -> float | None:
+    """Seconds from a number or from texts such as `1-02:03:04` and `90 s`."""
     if isinstance(value, str):
         text = value.strip()
         clock = _CLOCK.fullmatch(text)

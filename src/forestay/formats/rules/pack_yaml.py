@@ -23,7 +23,7 @@ from forestay.domain.exceptions.evidence.evidence import (
 from forestay.domain.exceptions.evidence.linear_regex import compiled, problem_of
 from forestay.domain.exceptions.evidence.signals import number_of
 from forestay.domain.flows.definition.flow_problem import FlowProblem, Place, did_you_mean
-from forestay.formats.flows.yaml_flow import TextProblem
+from forestay.formats.flows.yaml_flow import TextProblem, text_problems
 from forestay.formats.rules.evidence_json import read_evidence
 from forestay.formats.text.yaml_text import read_yaml
 
@@ -80,14 +80,11 @@ def read_pack_text(text: str) -> PackText:
     reader = _PackReader(list(document.findings))
     if not reader.findings:
         reader.read(document.value)
-    problems = sorted(
-        TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in reader.findings
-    )
     patterns = tuple(
         PackPattern(pattern, fixtures, document.position(("patterns", place)).line, written)
         for place, pattern, fixtures, written in reader.patterns
     )
-    return PackText(reader.pack, reader.version, patterns, tuple(problems))
+    return PackText(reader.pack, reader.version, patterns, text_problems(document, reader.findings))
 
 
 def pattern_to_json(pack_pattern: PackPattern) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from forestay.domain.playbooks.action import (
 )
 from forestay.domain.playbooks.playbook import Playbook, PlaybookStep, WhenRefused, playbook_as_plain
 from forestay.domain.playbooks.playbook_check import check_playbook
-from forestay.formats.flows.yaml_flow import TextProblem
+from forestay.formats.flows.yaml_flow import TextProblem, text_problems
 from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
 from forestay.formats.text.yaml_text import read_yaml
 
@@ -57,8 +57,7 @@ def read_playbook_text(
     playbook: Playbook | None = None
     if not findings:
         playbook, findings = read_playbook(document.value, kind, worklets=worklets)
-    problems = [TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in findings]
-    return PlaybookText(playbook, tuple(sorted(problems)))
+    return PlaybookText(playbook, text_problems(document, findings))
 
 
 def write_playbook_text(playbook: Playbook) -> str:

@@ -39,6 +39,7 @@ ABOUT = {
     ActionKind.COMPENSATE: "Runs worklets in parallel and continues when all have succeeded.",
     ActionKind.SELECT: "Runs a worklet for the late-bound task.",
     ActionKind.RESTAGE: "Stages the job's files again.",
+    ActionKind.REMAKE: "Runs the job that made a lost input again, then retries the job; not for jobs with external effects.",
     ActionKind.FREE_SPACE: "Frees space for the job's files.",
     ActionKind.RESERVE_SPACE: "Reserves space for the job's files.",
     ActionKind.RESUBMIT: "Retries the job.",

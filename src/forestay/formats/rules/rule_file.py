@@ -14,7 +14,7 @@ from forestay.domain.playbooks.playbook import step_as_plain
 from forestay.domain.playbooks.playbook_check import NAME
 from forestay.domain.rules.context import Context, read_context
 from forestay.domain.rules.rule_tree import RuleState
-from forestay.formats.flows.yaml_flow import TextProblem
+from forestay.formats.flows.yaml_flow import TextProblem, text_problems
 from forestay.formats.rules.playbook_json import LANGUAGE, read_playbook
 from forestay.formats.text.document_fields import Fields
 from forestay.formats.text.yaml_text import read_yaml
@@ -82,10 +82,8 @@ def read_rule_file(text: str, check_condition: CheckCondition = lambda _text, _c
             rules.append(rule)
             if state is not None:
                 states[rule["name"]] = state.value
-    problems = [
-        TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in read.findings
-    ]
-    return RuleFile(rule_set, () if problems else tuple(rules), states, tuple(sorted(problems)))
+    problems = text_problems(document, read.findings)
+    return RuleFile(rule_set, () if problems else tuple(rules), states, problems)
 
 
 def _rule(

@@ -43,6 +43,8 @@ class RunStart:
     above: tuple[str, ...] = ()
     """The versions of the flows above it."""
     holders: tuple[str, ...] = ()
+    schedule: str = ""
+    """The schedule that starts it."""
     resumed: Mapping[str, Any] = field(default_factory=dict)
     """Of a run that has ended and goes on under its id: ``state``, the plain form of its `FlowRun` as it ended; ``task`` and ``changes``, see `resume_run`."""
 
@@ -60,6 +62,8 @@ class RunSummary(NamedTuple):
     ended: int | None
     above: str = ""
     """The run whose sub-flow it is, as far as the engine knows."""
+    schedule: str = ""
+    """The schedule that started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class RunQuery:
     name: str = ""
     version: str = ""
     state: str = ""
+    """One, or several separated by commas."""
     owner: str = ""
     open: bool = False
     """Only those that have not ended."""

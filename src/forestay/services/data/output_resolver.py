@@ -1,4 +1,4 @@
-"""Finds the outputs of tasks that others refer to: from the committed manifests of their jobs.
+"""Finds the outputs of tasks that others refer to: from the committed manifests of their jobs, or of the jobs that made lost ones again.
 
 A command is given the place of a file, an input its source: the job that made it and the path in its manifest, so that what is brought is checked
 against the commit.
@@ -23,6 +23,7 @@ from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import JobStore
 from forestay.ports.jobs.results import Results
 from forestay.services.data.committed_files import committed_digests
+from forestay.services.data.remade_outputs import newest_commits
 
 BULK = 1000
 MAX_SHOWN = 1000
@@ -52,8 +53,16 @@ class ResolvedOutputs:
 
     run: str
     outputs: Mapping[OutputReference, Sequence[ResolvedOutput]]
+    elements: Mapping[OutputReference, Mapping[int, ResolvedOutput]]
+    """Of a scatter that is taken up one by one: the one file of each element that was asked for and has one."""
+
+    def lacking(self, elements: Iterable[int]) -> list[int]:
+        """Those of some elements that lack what they are to be made of."""
+        return [at for at in elements if any(at not in known for known in self.elements.values())]
 
     def places(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
+        if (known := self.elements.get(wanted_of(wanted, self.run))) is not None:
+            return {at: output.place for at, output in known.items()}
         return self._pick(wanted, several, [output.place for output in self.outputs[wanted_of(wanted, self.run)]])
 
     def sources(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
@@ -74,16 +83,27 @@ class OutputResolver:
     store: JobStore
     results: Results
 
-    async def referred(self, tenant: str, run: str, values: Iterable[object]) -> ResolvedOutputs:
-        """Every output that these values refer to. A run of another tenant has none. `Permanent` if a manifest that is needed cannot be read."""
+    async def referred(
+        self, tenant: str, run: str, values: Sequence[object], elements: Sequence[int] = (), works: Sequence[str] = ()
+    ) -> ResolvedOutputs:
+        """Every output that these values refer to; of ``$elements`` those of these elements, ``works`` being the rounds that made them, if not those that are named.
+
+        A run of another tenant has none. `Permanent` if a manifest that is needed cannot be read.
+        """
         outputs: dict[OutputReference, Sequence[ResolvedOutput]] = {}
         for reference in references(values):
             wanted = wanted_of(reference, run)
             count = reference.get("count")
-            works = [wanted.work, *_texts(reference.get("earlier"))]
             if wanted not in outputs:
-                outputs[wanted] = await self._of(tenant, wanted, works, count if isinstance(count, int) else 1)
-        return ResolvedOutputs(run, outputs)
+                every = range(count if isinstance(count, int) else 1)
+                made = await self._of(tenant, wanted, _works(reference, wanted), every)
+                outputs[wanted] = [output for files in made.values() for output in files]
+        taken: dict[OutputReference, Mapping[int, ResolvedOutput]] = {}
+        for reference in references(values, "$elements"):
+            wanted = wanted_of(reference, run)
+            made = await self._of(tenant, wanted, works or _works(reference, wanted), elements)
+            taken[wanted] = {at: files[0] for at, files in made.items() if len(files) == 1}
+        return ResolvedOutputs(run, outputs, taken)
 
     async def shown(self, tenant: str, run: str, values: Mapping[str, object]) -> Mapping[str, object]:
         """What a run gave back, for people: with the places of files. What is very many, or cannot be found here, stays a reference."""
@@ -96,16 +116,16 @@ class OutputResolver:
         return out
 
     async def _of(
-        self, tenant: str, wanted: OutputReference, works: Sequence[str], count: int
-    ) -> Sequence[ResolvedOutput]:
-        """One or more for each element that ended well; what the last round has not done is in an earlier one."""
-        outputs: list[ResolvedOutput] = []
-        for start in range(0, count, BULK):
-            places = range(start, min(start + BULK, count))
+        self, tenant: str, wanted: OutputReference, works: Sequence[str], elements: Sequence[int]
+    ) -> Mapping[int, Sequence[ResolvedOutput]]:
+        """One or more for each of these elements that ended well; what the last round has not done is in an earlier one."""
+        outputs: dict[int, Sequence[ResolvedOutput]] = {}
+        for start in range(0, len(elements), BULK):
+            places = elements[start : start + BULK]
             done: dict[str, JobDocument] = {}
             for work in works:
                 names = [job_of(wanted.run, work, at) for at in places]
-                for name, stored in (await self.store.get(names)).items():
+                for name, stored in (await newest_commits(self.store, await self.store.get(names))).items():
                     winner = stored.document.winner
                     if winner is not None and winner.manifest is not None and stored.document.tenant == tenant:
                         done[name] = stored.document
@@ -117,11 +137,14 @@ class OutputResolver:
                     document = done.get(job_of(wanted.run, work, at))
                     if document is not None:
                         named = specifications[document.specification].named_outputs
-                        outputs += await self._files(document, named.get(wanted.output), wanted)
+                        outputs[at] = await self.files_of(document, named.get(wanted.output), wanted)
                         break
         return outputs
 
-    async def _files(self, document: JobDocument, pattern: str | None, wanted: OutputReference) -> list[ResolvedOutput]:
+    async def files_of(
+        self, document: JobDocument, pattern: str | None, wanted: OutputReference
+    ) -> list[ResolvedOutput]:
+        """The files of an output of a job, by the pattern of its names; `Permanent` if its manifest cannot be read."""
         if pattern is None or document.winner is None or document.winner.manifest is None:
             raise Permanent(f"the jobs of {wanted.work} have no output {wanted.output}")
         manifest = document.winner.manifest
@@ -143,17 +166,19 @@ def wanted_of(reference: Mapping[str, object], run: str) -> OutputReference:
     return OutputReference(str(reference.get("run", run)), str(reference["work"]), str(reference["output"]))
 
 
-def references(values: Iterable[object]) -> Iterable[Mapping[str, object]]:
+def references(values: Iterable[object], *kinds: str) -> Iterable[Mapping[str, object]]:
     """The outputs that values refer to, however deep inside."""
     for value in values:
         if isinstance(value, Mapping):
-            name = value.get("$output", value.get("$outputs"))
-            if isinstance(name, Mapping):
-                yield name
-            else:
-                yield from references(value.values())
+            found = [value[kind] for kind in kinds or ("$output", "$outputs") if isinstance(value.get(kind), Mapping)]
+            yield from found or references(value.values(), *kinds)
         elif isinstance(value, Sequence) and not isinstance(value, str):
-            yield from references(value)
+            yield from references(value, *kinds)
+
+
+def _works(reference: Mapping[str, object], wanted: OutputReference) -> Sequence[str]:
+    """The rounds in which an output was made, the newest first."""
+    return [wanted.work, *_texts(reference.get("earlier"))]
 
 
 def _texts(value: object) -> list[str]:

@@ -5,7 +5,7 @@ write, after the shard was told: who dies between the two tells it again, which 
 the others delivered on the document.
 
 A single job's end is told at once. Of more jobs, when all have ended, when there are many, or after a while; a shard, for which only its last end
-matters, after longer and longer ones.
+matters, after longer and longer ones. Where another task takes up the jobs as they end, all of this is told sooner.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ DEEP_EVERY = 60.0
 """Seconds between looks that go back further, for what became visible late."""
 WAITS = 8
 """A shard waits so many times longer for the last of its ends than for the first: nothing but its own end depends on when it is told."""
+PROMPT = 1.0
+"""Seconds that the first ends wait for more where another task takes the jobs up; with each time that a shard is told twice as long."""
 PAGE = 5000
 ROOMS = 20_000
 MARK = "relay:mark"
@@ -287,8 +289,12 @@ class CompletionRelay(WriteListener):
         if (room.ended | room.well | room.bad).bit_count() >= room.of:
             return True
         many, patience = self.many, self.patience
-        if room.flow_ref.shard >= 0:
-            many, patience = max(many, room.of // 2), patience * min(1 << room.signals, WAITS)
+        sharded, prompt = room.flow_ref.shard >= 0, room.flow_ref.prompt
+        if prompt:
+            patience = min(patience, PROMPT * (1 << room.signals) if sharded else PROMPT)
+        if sharded:
+            many = max(many, room.of // 2)
+            patience *= 1 if prompt else min(1 << room.signals, WAITS)
         return room.news.bit_count() >= many or waited >= patience
 
     async def _tell_all(self, rooms: Sequence[_PendingCompletions]) -> None:

@@ -9,13 +9,16 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import NamedTuple
 
 from forestay.domain.flows.commands import StartRun, WorkOrder
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.execution.grown import grown_plan
+from forestay.domain.flows.execution.library import from_library
 from forestay.domain.flows.execution.messages import Plain, as_plain
 from forestay.domain.flows.execution.run_names import job_of, run_of, shard_of
 from forestay.domain.flows.execution.task_jobs import Member, listed_places, parameters, run_params, task_jobs
+from forestay.domain.flows.scatter.elements import elements as bits_of
 from forestay.domain.flows.scatter.elements import from_text
 from forestay.domain.flows.scatter.shard_run import BatchEnded
 from forestay.domain.jobs.inputs import JobInput, filled, wrong_input
@@ -27,10 +30,12 @@ from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.data.listings import Listings
 from forestay.services.data.output_resolver import OutputResolver
+from forestay.services.flows.compensation_library import CompensationLibrary
 from forestay.services.flows.completion_facts import CompletionFacts, ended_well, why
 from forestay.services.flows.flow_checks import FlowChecks, InstanceRound
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import KNOWN_AFTER, FlowSuspensions
+from forestay.services.flows.result_reuse import ResultReuse
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.jobs.job_submitter import JobSubmitter, specification_named
 
@@ -62,9 +67,23 @@ class JobBatch:
     cancelled: bool = False
     above: tuple[str, ...] = ()
     """The versions of the flows whose runs started this one."""
+    waiting: int = 0
+    """The jobs, from the shard's first, whose inputs are not there yet."""
+    works: tuple[str, ...] = ()
+    """The rounds that made those inputs, where the order does not know."""
 
     def jobs(self) -> list[str]:
         return [job_of(self.run, self.order.work, index) for index in range(self.first, self.first + self.count)]
+
+
+class Submitted(NamedTuple):
+    """What became of a batch."""
+
+    incident: str = ""
+    """For which the round may not begin; nothing was created."""
+    bad: int = 0
+    """The jobs, from the batch's first, that can never be made: what they are to be made of is not one file."""
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -81,24 +100,22 @@ class FlowJobs:
     outputs: OutputResolver
     staging: OutboundPolicy
     suspensions: FlowSuspensions
+    library: CompensationLibrary
     checks: FlowChecks | None = None
     """Whether rounds may begin and end; None: they may."""
+    reuse: ResultReuse | None = None
+    """Where results of earlier runs are found; None: nothing is reused."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
 
-    async def submit(self, batch: JobBatch) -> str:
-        """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made.
-
-        If the round may not begin nothing is created, and the answer is the incident.
-        """
+    async def submit(self, batch: JobBatch) -> Submitted:
+        """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made."""
         if batch.first == 0 and batch.shard < 0 and (held := await self.begins(batch)):
-            return held
+            return Submitted(incident=held)
         wanted = [at for at in range(batch.count) if not batch.skip >> at & 1]
         if len(wanted) <= BULK // 2:
-            await self._create(batch, wanted, generation=0)
-            return ""
+            return await self._create(batch, wanted, generation=0)
         async with self._turns:
-            await self._create(batch, wanted, generation=0)
-        return ""
+            return await self._create(batch, wanted, generation=0)
 
     async def begins(self, batch: JobBatch) -> str:
         """The incident for which a round may not begin; empty: it may."""
@@ -107,17 +124,23 @@ class FlowJobs:
             return ""
         return await self.checks.instance_begins(_round(batch), dict(order.scope))
 
-    async def _create(self, batch: JobBatch, wanted: Sequence[int], *, generation: int) -> None:
+    async def _create(self, batch: JobBatch, wanted: Sequence[int], *, generation: int) -> Submitted:
         """Make the jobs at these places of a batch, some at a time."""
+        plan = await self._plan(batch.tenant, batch.flow, batch.order)
+        if batch.order.version:
+            plan, order = await self._from_library(batch, plan)
+            batch = replace(batch, order=order)
         order = batch.order
-        plan = await self._plan(batch.tenant, batch.flow, order)
-        outputs = await self.outputs.referred(batch.tenant, batch.run, order.scope.values())
+        indexes = [batch.first + at for at in wanted]
+        outputs = await self.outputs.referred(batch.tenant, batch.run, list(order.scope.values()), indexes, batch.works)
+        lacking = {index - batch.first for index in outputs.lacking(indexes)}
+        wanted = [at for at in wanted if at not in lacking]
         member = await self._members(batch.tenant, plan, order, batch.first, batch.count)
         try:
             common = task_jobs(plan, order, tenant=batch.tenant, files=outputs.places, sources=outputs.sources)
-            given_parameters = list(
-                parameters(plan, order, batch.first, batch.count, member=member, files=outputs.places)
-            )
+            indexes = [batch.first + at for at in wanted]
+            elements = parameters(plan, order, indexes, member=member, files=outputs.places)
+            given_parameters = dict(zip(wanted, elements, strict=True))
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise Permanent(f"the jobs of {order.work} cannot be created: {error}") from error
         self._check_inputs(batch, common.specification.inputs, [(at, given_parameters[at]) for at in wanted])
@@ -137,7 +160,7 @@ class FlowJobs:
                 holders=batch.holders,
                 generation=generation,
             )
-            elements = [
+            job_elements = [
                 JobElement(
                     job=job_of(batch.run, order.work, batch.first + at),
                     at=batch.first + at if order.sizes else None,
@@ -146,7 +169,13 @@ class FlowJobs:
                 )
                 for at in some
             ]
-            await self.submitting.submit_elements(submission, elements, by=f"run:{batch.run}")
+            if self.reuse is not None and plan.flow.reuse and not order.undo:
+                place = f"{plan.flow.name}/{order.task}"
+                again = not order.work.endswith("@1")
+                job_elements = list(await self.reuse.decide(place, specification, job_elements, again=again))
+            await self.submitting.submit_elements(submission, job_elements, by=f"run:{batch.run}")
+        reason = "what it is scattered over is not one file of the element with its number" if lacking else ""
+        return Submitted(bad=bits_of(lacking), reason=reason)
 
     async def _plan(self, tenant: str, flow: str, order: WorkOrder) -> FlowPlan:
         """The flow of an order; one of a Python flow brings its task along."""
@@ -154,9 +183,21 @@ class FlowJobs:
             return await self.flows.plan(tenant, flow)
         return grown_plan(order.task, flow, {order.task: json.loads(order.spelt)})
 
+    async def _from_library(self, batch: JobBatch, plan: FlowPlan) -> tuple[FlowPlan, WorkOrder]:
+        """The plan and the order with the compensation of the library that an order is of; `NotFound`, or `Permanent` if it does not fit the run."""
+        order = batch.order
+        stored = await self.library.get(batch.tenant, order.action, order.version)
+        try:
+            return from_library(plan, order, stored.registered.compensation)
+        except ValueError as error:
+            raise Permanent(f"the compensation {order.action} cannot be run: {error}") from error
+
     def _flow_ref(self, batch: JobBatch, at: int, result: str) -> FlowRef:
         place = batch.first + at - batch.base
-        return FlowRef(batch.run, batch.order.work, batch.flow, batch.shard, place, batch.of, result, batch.above)
+        order = batch.order
+        return FlowRef(
+            batch.run, order.work, batch.flow, batch.shard, place, batch.of, result, batch.above, order.prompt
+        )
 
     async def steer(self, batch: JobBatch, verb: str, holder: str) -> None:
         """Cancel, hold or continue the jobs of a batch that have not ended."""
@@ -169,7 +210,7 @@ class FlowJobs:
         lost document come back, its claims are fenced off.
         """
         names = batch.jobs()
-        known = batch.ended >> (batch.first - batch.base)
+        known = (batch.ended | batch.waiting) >> (batch.first - batch.base)
         open_ = [at for at in range(batch.count) if not known >> at & 1]
         well = bad = 0
         reason = ""
@@ -201,7 +242,9 @@ class FlowJobs:
                     reason = reason or f"the document of job {names[at]} was lost after its completion"
                 else:
                     again.append(at)
-            await self._create(batch, again, generation=1)
+            unmade = await self._create(batch, again, generation=1)
+            bad |= unmade.bad << (batch.first - batch.base)
+            reason = reason or unmade.reason
         stored_jobs = as_plain(BatchEnded(well, bad, 0, reason)) | facts
         done = 0 < batch.of <= (batch.ended | well | bad).bit_count()
         if self.checks is not None and batch.shard < 0 and done and (well or bad) and not batch.cancelled:
@@ -247,7 +290,7 @@ class FlowJobs:
             return {"incident": incident}
         text = await self.flows.text(tenant, command.flow)
         plan = await self.flows.plan(tenant, flow)
-        outputs = await self.outputs.referred(tenant, run, command.order.scope.values())
+        outputs = await self.outputs.referred(tenant, run, list(command.order.scope.values()))
         member = await self._members(tenant, plan, command.order, command.index, 1)
         try:
             params = run_params(plan, command, member=member, files=outputs.places)

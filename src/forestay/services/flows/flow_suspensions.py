@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 from forestay.domain.flows.events import Verb
-from forestay.domain.flows.execution.flow_suspension import FlowSuspension
+from forestay.domain.flows.flow_suspension import FlowSuspension
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, PortError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -40,32 +40,56 @@ class RunStarter:
     checks: FlowChecks | None = None
 
     async def start(
-        self, version: str, params: Mapping[str, object], *, tenant: str, owner: str, key: str | None
+        self,
+        version: str,
+        params: Mapping[str, object],
+        *,
+        tenant: str,
+        owner: str,
+        key: str | None,
+        schedule: str = "",
+        parent: Mapping[str, Any] | None = None,
     ) -> StartedRun:
         """Start a run of a stored flow. With a key a repeat gives the same run; `Conflict` if the key was used for another flow.
 
-        `NotFound` if there is no such flow, `Permanent` if the parameters do not fit it.
+        `NotFound` if there is no such flow, `Permanent` if the parameters do not fit it. ``parent`` is told of the run's end.
         """
-        plan = await self.flows.plan(tenant, version)
-        if plan.grown:
-            grown = await self.flows.grown(tenant, version)
-            plain = grown.as_plain()
-            check_params({*grown.params, *grown.needed}, grown.needed, params)
-            if why := grown.refusal(params):
-                raise Permanent(why)
-        else:
-            plain = flow_as_plain(plan.flow)
-            known = plan.flow.params
-            check_params(known.keys(), [name for name, default in known.items() if default is None], params)
+        plan, plain = await self.checked(version, params, tenant=tenant)
         run = self.ids.job() if key is None else run_keyed(tenant, owner, key)
         held = await self._held(tenant, owner, run, version, plan, params, new=key is None)
-        start = RunStart(run, tenant, owner, version, plan.flow.name, plain, params, held=held)
+        start = RunStart(
+            run,
+            tenant,
+            owner,
+            version,
+            plan.flow.name,
+            plain,
+            params,
+            held=held,
+            schedule=schedule,
+            parent=parent or {},
+        )
         if await self.engine.start(start):
             return StartedRun(run, created=True)
         before = await self.engine.describe(run)
         if before.version != version or before.tenant != tenant:
             raise Conflict("this idempotency key was used for a run of another flow; use a new key for a new run")
         return StartedRun(run, created=False)
+
+    async def checked(
+        self, version: str, params: Mapping[str, object], *, tenant: str
+    ) -> tuple[FlowPlan, Mapping[str, Any]]:
+        """The flow that would be run, and its plain form; `NotFound` and `Permanent` as when it is started."""
+        plan = await self.flows.plan(tenant, version)
+        if not plan.grown:
+            known = plan.flow.params
+            check_params(known.keys(), [name for name, default in known.items() if default is None], params)
+            return plan, flow_as_plain(plan.flow)
+        grown = await self.flows.grown(tenant, version)
+        check_params({*grown.params, *grown.needed}, grown.needed, params)
+        if why := grown.refusal(params):
+            raise Permanent(why)
+        return plan, grown.as_plain()
 
     async def _held(
         self,

@@ -23,6 +23,8 @@ class HeldTask:
     """Looks in a row at which the server did not know it."""
     due: bool = False
     """Someone said that it is over."""
+    registered: bool = False
+    """Its server was asked to call back, and it is not to be polled all the more."""
     report: CompletionReport | None = None
     """Its end, until that is settled."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from forestay.domain.pilots.pilot import RELAY, Heartbeat, Pilot, PilotState
+from forestay.domain.pilots.pilot import CALLS_BACK, RELAY, Heartbeat, Pilot, PilotState
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.pilots.pilot_store import PilotStore
@@ -65,7 +65,7 @@ class ProxyPilot:
             lease=self.lease,
             registered=now,
             changed=now,
-            extra={"server": self.heartbeats.server},
+            extra={"server": self.heartbeats.server, CALLS_BACK: relay.policy.callback is not None},
         )
         while True:
             with suppress(PortError):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from forestay.domain.jobs.conversation import SILENT
+from forestay.domain.jobs.conversation import SILENT, is_polled
 from forestay.domain.jobs.job_document import ANY_DOWNSTREAM, JobDocument
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
@@ -119,6 +119,10 @@ class TaskProxy(WriteListener):
         task = self.held.of_job(stored.document.id)
         if task is not None:
             self._still_ours(task, stored.document)
+            if task in self.held and task.registered and is_polled(stored.document):
+                # From now on it is polled: a rule does not rely on its server's notification any more.
+                task.registered, task.due = False, True
+                self._changed.set()
 
     # -- claiming and sending ----------------------------------------------------------------------------------
 
@@ -143,8 +147,14 @@ class TaskProxy(WriteListener):
     async def _send(self, task: HeldTask) -> None:
         await self.sending.send(task)
         self._moved_at = self.clock.monotonic()
-        self._next_look = min(self._next_look, self._moved_at + self.policy.quick)
+        self._next_look = min(self._next_look, self._moved_at + self._quick)
         self._changed.set()
+
+    @property
+    def _quick(self) -> float:
+        """Seconds between looks while things move: one that calls back for all its tasks need not be asked as often."""
+        registered = self.policy.callback is not None and all(task.registered for task in self.held)
+        return self.policy.notified if registered else self.policy.quick
 
     # -- looking -----------------------------------------------------------------------------------------------
 
@@ -169,7 +179,7 @@ class TaskProxy(WriteListener):
                 now = self.clock.monotonic()
                 if moved:
                     self._moved_at = now
-                soon = max(self.policy.quick, REST * self._asking, (now - self._moved_at) / SHARE)
+                soon = max(self._quick, REST * self._asking, (now - self._moved_at) / SHARE)
                 self._next_look = now + min(self.policy.slow, soon) * random.uniform(0.75, 1.0)  # noqa: S311 - no secret
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self._next_look - self.clock.monotonic())):

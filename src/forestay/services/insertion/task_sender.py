@@ -18,6 +18,7 @@ from forestay.domain.jobs.conversation import (
     SILENT,
     Exchange,
     chosen,
+    is_polled,
     key_of,
     surely_new,
     token_named,
@@ -89,7 +90,8 @@ class TaskSender:
                 await self.failure(held_task, REFUSED, "its specification is missing")
                 return
             body = body_of(document, spec, self.policy.image)
-            if self.policy.callback is not None:
+            held_task.registered = self.policy.callback is not None and not is_polled(document)
+            if self.policy.callback is not None and held_task.registered:
                 body["tags"][CALLBACK_TAG] = self.policy.callback(document.id)
             task = None if surely_new(document) and not held_task.tried else await self._find(held_task)
             adopted = task is not None
@@ -110,8 +112,12 @@ class TaskSender:
             self.spawn(self.server.cancel(task))  # taken away while it was sent
 
     async def _create(self, task: HeldTask, body: Json) -> str | None:
-        """The id of the new task. Of a creation that was not answered the server is asked, before it is sent again."""
+        """The id of the new task. Of a creation that was not answered the server is asked, before it is sent again.
+
+        A server that answers otherwise and never to this is asked ever less often, and given up in the end as one that is silent.
+        """
         key = key_of(task.document.id, task.document.token)
+        settle, first = self.policy.settle, self.clock.monotonic()
         while task in self.held:
             try:
                 made = await self.server.call(self.server.service.create(body, key=key))
@@ -131,9 +137,13 @@ class TaskSender:
                     found_task = await self._find(task)
                     if found_task is not None:
                         return found_task
-                    if self.clock.monotonic() - began >= self.policy.settle:
+                    if self.clock.monotonic() - began >= settle:
                         break
-                    await asyncio.sleep(self.policy.settle / 4)
+                    await asyncio.sleep(settle / 4)
+                settle = min(self.policy.slow, 2 * settle)
+                if self.clock.monotonic() - first >= self.policy.patience:
+                    await self.failure(task, SILENT, str(error))
+                    return None
             else:
                 self.passed("created")
                 return made
@@ -175,9 +185,7 @@ class TaskSender:
     def _note(self, held_task: HeldTask, *, adopted: bool) -> None:
         """Write the exchange down, together with others: what is lost of it is found again by its tags."""
         document = held_task.document
-        exchange = Exchange(
-            document.id, document.token, self.name, held_task.task, adopted, self.policy.callback is not None
-        )
+        exchange = Exchange(document.id, document.token, self.name, held_task.task, adopted, held_task.registered)
         record = Record(exchange.name, document.tenant, KIND, document.id, self.clock.now(), exchange.as_plain())
         first = not self._unwritten
         self._unwritten.append(record)

@@ -28,6 +28,8 @@ class ProxyPolicy:
     """Calls under way at once."""
     quick: float = 0.05
     """Between looks while things move; it grows while nothing does."""
+    notified: float = 2.0
+    """The same, while the server was asked to call back for every task."""
     slow: float = 10.0
     settle: float = 2.0
     """How long a creation that was not answered may still arrive."""

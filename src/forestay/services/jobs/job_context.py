@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from forestay.domain.jobs.job_document import JobDocument, instance_of, task_of
+from forestay.domain.jobs.job_flow_pattern import patterns_in_use
 
 
 def job_context(document: JobDocument, now: int) -> dict[str, Any]:
@@ -14,6 +15,7 @@ def job_context(document: JobDocument, now: int) -> dict[str, Any]:
         "name": document.name,
         "team": document.team,
         "labels": dict(document.labels),
+        "patterns": [pattern.value for pattern in patterns_in_use(document)],
         "parameters": dict(document.parameters),
         "priority": document.priority,
         "attempt": document.attempt,

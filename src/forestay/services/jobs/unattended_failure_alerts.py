@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from forestay.domain.exceptions.incidents.default_policy import NEVER
 from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.job_flow_pattern import FORGOTTEN
 from forestay.ports.jobs.job_store import JobQuery, Record
 from forestay.services.shared.job_alerts import JobAlerts
 
-FORGOTTEN = "forestay/forgotten"
-"""The label by which whoever submits a job says that nobody will look at how it ends."""
 OVERLAP = 60_000
 """Milliseconds that each look goes back: clocks differ and searches lag."""
 SETTLED = 20_000

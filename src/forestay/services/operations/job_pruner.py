@@ -17,7 +17,10 @@ from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.flows.external_events import KEPT_EVENTS
 from forestay.services.flows.flow_jobs import document_of
+from forestay.services.flows.questions import CLOSED as CLOSED_QUESTION
+from forestay.services.flows.result_reuse import forget_results
 from forestay.services.flows.run_liveness import RunLiveness
 from forestay.services.jobs.store_marks import PRUNED, pruned_until
 from forestay.services.operations.browser_sessions import KIND as LOGIN
@@ -30,7 +33,7 @@ DAY = 86_400_000
 BULK = 500
 """Jobs that go in one write."""
 EVERY = 3600.0
-EXPIRING = (LOGIN, ENROLMENT)
+EXPIRING = (LOGIN, ENROLMENT, CLOSED_QUESTION, KEPT_EVENTS)
 """Kinds of documents with the time after which nobody can use them."""
 
 
@@ -111,6 +114,7 @@ class JobPruner:
                 gone = await self.store.remove(old)
                 self.removed += gone
                 await self._drop_records_of_runs(old, before)
+                await forget_results(self.documents, [stored.document for stored in old])
             so_far = Pruned(so_far.removed + gone, so_far.needed + len(page.jobs) - len(old))
             on_progress(so_far)
             cursor = page.cursor

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import orjson
 
@@ -26,32 +26,20 @@ from forestay.domain.playbooks.playbook import (
 from forestay.domain.playbooks.playbook_check import check_playbook
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.clock import Clock
-from forestay.ports.documents import Document, DocumentStore, StoredDocument
-from forestay.ports.errors import NotFound, Permanent, Transient
-from forestay.ports.jobs.job_store import Written
+from forestay.ports.documents import DocumentStore
+from forestay.ports.errors import NotFound
 from forestay.services.flows.flow_store import FlowStore
-from forestay.services.shared.document_update import update_document
+from forestay.services.shared.versioned_documents import ListedVersion, VersionedDocuments, VersionedText
 
 KIND = "playbook"
-VERSION = "playbook-version"
 MAX_PLAYBOOK = 128 * 1024
 """Bytes of a playbook's plain form as JSON; with the decision that takes it over."""
-MOST_VERSIONS = 100
-"""Versions that are listed; older ones can still be read."""
 FRESH = 0.5
 """Seconds for which a name that was looked up is believed."""
 MOST_READ = 10_000
 """Conclusions in place that are remembered."""
 IN_PLACE = "in-place"
 """The name of a playbook whose steps are written into a rule."""
-
-
-class PlaybookVersion(NamedTuple):
-    """A version of a playbook in the list of its versions."""
-
-    version: str
-    by: str
-    at: int
 
 
 class StoredPlaybook(NamedTuple):
@@ -61,7 +49,7 @@ class StoredPlaybook(NamedTuple):
     version: str
     by: str
     at: int
-    versions: tuple[PlaybookVersion, ...] = ()
+    versions: tuple[ListedVersion, ...] = ()
     """The newest first; only of the newest version itself."""
 
 
@@ -92,45 +80,22 @@ class PlaybookStore:
 
     async def put(self, tenant: str, playbook: Playbook, *, by: str) -> StoredPlaybook:
         """Keep a playbook that has passed its check; the same content again is the same version."""
-        text = orjson.dumps(playbook_as_plain(playbook))
-        if len(text) > MAX_PLAYBOOK:
-            raise Permanent(f"the playbook has {len(text)} bytes as JSON; the limit is {MAX_PLAYBOOK}")
-        version, now, name = version_of(playbook), self.clock.now(), name_of(tenant, playbook.name)
-        body: dict[str, object] = {"playbook": text.decode(), "version": version, "by": by, "at": now}
-        await self._keep_version(Document(version_name(tenant, playbook.name, version), tenant, VERSION, body))
-
-        def changed(stored: StoredDocument | None) -> tuple[Document | None, StoredPlaybook]:
-            before = _kept(stored) if stored is not None else None
-            if before is not None and (before.version, before.playbook) == (version, playbook):
-                return None, before
-            entries = before.versions if before is not None else ()
-            if before is None or before.version != version:
-                entries = (PlaybookVersion(version, by, now), *entries)[:MOST_VERSIONS]
-            document = Document(name, tenant, KIND, {**body, "versions": [list(version) for version in entries]})
-            return document, StoredPlaybook(playbook, version, by, now, entries)
-
-        unsure = "the playbook could not be stored; send it again"
-        kept = await update_document(self.documents, name, changed, unsure=unsure)
+        text = orjson.dumps(playbook_as_plain(playbook)).decode()
+        stored = await self._versioned.put(tenant, playbook.name, text, version=version_of(playbook), by=by)
         self._seen.pop((tenant, playbook.name), None)
-        return kept
+        return _kept(stored)
 
-    async def _keep_version(self, document: Document) -> None:
-        (result,) = await self.documents.put([(document, None)])
-        if not isinstance(result, Written) and not await self.documents.get([document.id]):
-            raise Transient("the version of the playbook may not be stored; send it again")
+    @property
+    def _versioned(self) -> VersionedDocuments:
+        return VersionedDocuments(self.documents, self.clock, KIND, MAX_PLAYBOOK)
 
     async def get(self, tenant: str, name: str, version: str = "") -> StoredPlaybook:
         """A playbook at its newest version or at another one; `NotFound`."""
-        wanted = version_name(tenant, name, version) if version else name_of(tenant, name)
-        stored = (await self.documents.get([wanted])).get(wanted)
-        if stored is None:
-            raise NotFound(f"there is no playbook {name}" + (f" of version {version}" if version else ""))
-        return _kept(stored)
+        return _kept(await self._versioned.get(tenant, name, version))
 
     async def all(self, tenant: str) -> Sequence[StoredPlaybook]:
         """Every playbook of a tenant, by name; up to a second old."""
-        playbooks = [_kept(stored) for stored in await self.documents.find(KIND, tenant=tenant)]
-        return sorted(playbooks, key=lambda stored_playbook: stored_playbook.playbook.name)
+        return [_kept(stored) for stored in await self._versioned.all(tenant)]
 
     async def concluded(self, tenant: str, conclusion: Conclusion | None, kind: ExceptionType) -> Playbook | str:
         """The playbook that a rule concludes, by its name or by its steps; or in words why it cannot be carried out. `Transient` if the store does not answer."""
@@ -158,8 +123,8 @@ class PlaybookStore:
         at, playbook = self._seen.get((tenant, name), (float("-inf"), None))
         began = self.monotonic()
         if began - at > FRESH:
-            stored = await self.documents.get([name_of(tenant, name)])
-            playbook = _kept(stored[name_of(tenant, name)]) if stored else None
+            stored = await self._versioned.find(tenant, name)
+            playbook = _kept(stored) if stored is not None else None
             self._seen[tenant, name] = (began, playbook)
         return playbook
 
@@ -187,17 +152,6 @@ def _fitting(
     return f"{whose} is not valid for {kind}: {'; '.join(wrong[:3])}" if wrong else playbook
 
 
-def name_of(tenant: str, name: str) -> str:
-    return f"playbook:{tenant}:{name}"
-
-
-def version_name(tenant: str, name: str, version: str) -> str:
-    return f"{name_of(tenant, name)}@{version}"
-
-
-def _kept(stored: StoredDocument) -> StoredPlaybook:
-    body = stored.document.body
-    listed = cast("Sequence[tuple[str, str, int]]", body.get("versions", ()))
-    playbook = playbook_from_plain(orjson.loads(str(body["playbook"])))
-    entries = tuple(PlaybookVersion(*fields) for fields in listed)
-    return StoredPlaybook(playbook, str(body["version"]), str(body["by"]), int(str(body["at"])), entries)
+def _kept(stored: VersionedText) -> StoredPlaybook:
+    playbook = playbook_from_plain(orjson.loads(stored.text))
+    return StoredPlaybook(playbook, stored.version, stored.by, stored.at, stored.versions)

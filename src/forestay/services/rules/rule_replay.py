@@ -1,7 +1,7 @@
 """Runs rules over recorded incidents: those of a set as it stands or stood, with a rule promoted, or with drafts that nobody has added yet.
 
 The incidents are read from the newest back, page by page, since what came of one is told by what its job did later (`domain.rules.incident_outcome`). Of each job one small value is remembered on
-the way, and nothing of the incidents. The work is done in slices of a few milliseconds, so that a server goes on answering meanwhile; one replay at a time in a process.
+the way, and nothing of the incidents. The rules are evaluated once for each group of incidents between which they cannot tell (`domain.rules.decision_groups`). The work is done in slices of a few milliseconds, so that a server goes on answering meanwhile; one replay at a time in a process.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
-from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, as_judged
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
-from forestay.domain.playbooks.playbook import Playbook, step_as_plain
-from forestay.domain.rules.answer import Answer, answer_of_decision, answer_of_ruling, default_said
+from forestay.domain.rules.answer import Answer, answer_of_decision
 from forestay.domain.rules.condition import Erred
-from forestay.domain.rules.context import read_context, told_by
+from forestay.domain.rules.context import ALL_FIELDS, read_context, told_by
 from forestay.domain.rules.incident_outcome import (
     UNKNOWN,
     Attempt,
@@ -32,10 +30,8 @@ from forestay.domain.rules.incident_outcome import (
 )
 from forestay.domain.rules.replay import Replay
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, tree_key, with_tree
-from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import (
     ROOT,
-    Conclusion,
     Rule,
     RuleChangeRefused,
     RuleState,
@@ -44,7 +40,6 @@ from forestay.domain.rules.rule_tree import (
     walk,
     with_rules,
 )
-from forestay.domain.rules.tree_index import IndexedSet
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
@@ -52,7 +47,8 @@ from forestay.ports.jobs.job_store import JobStore
 from forestay.ports.rules.conditions import ConditionProblem, Conditions, ConditionSandbox
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.replayed_sets import ReplayedSets
+from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_editor import RuleDraft, check_conclusion, found_at
 from forestay.services.rules.rule_store import RuleStore
 
@@ -63,9 +59,11 @@ BUNCH = 100
 """Incidents that are read at once, with their decisions and jobs: to take in each kind takes a few milliseconds."""
 SLICE = 0.002
 """Seconds of work between two turns of the loop."""
-MOST = 100_000
-"""Incidents of one replay unless more are asked for; the newest are taken."""
+MOST = 1_000_000
+"""Incidents of one replay, unless fewer are asked for; the newest are taken."""
 MOST_ALLOWED = 1_000_000
+MOST_PROPOSED_FROM = 100_000
+"""Incidents that proposals are looked for in, unless more are asked for; they are read whole, and twice."""
 MOST_DRAFTS = 50
 
 
@@ -87,6 +85,8 @@ class ReplayRequest(NamedTuple):
     shown: int = 100
     fingerprint: str | None = None
     """Only the failures of this error; of what came of them the job alone tells then, not its later failures of other errors."""
+    grouped: bool = True
+    """Evaluate the rules once for each group of incidents between which they cannot tell; the verdicts are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,10 @@ class Replayed:
     """The names that the drafts have in the report, in their order."""
     whole: bool = True
     """Every incident of the time was looked at; else only the newest."""
+    evaluated: int = 0
+    """Incidents on which the rules were evaluated; all others are, in everything that the rules read, like one of these."""
+    read: tuple[str, ...] = ()
+    """The fields that the rules read."""
 
     @property
     def rule_set(self) -> RuleSetId:
@@ -176,22 +180,38 @@ class RuleReplay:
             return made
         candidate, drafts = made
         report = Replay(self.policy, question.shown)
-        sets = _ReplayedSets(
-            self.cache, candidate, {rule_set.id: rule_set for rule_set in await self._others(candidate.id)}
-        )
+        others = {rule_set.id: rule_set for rule_set in await self._others(candidate.id)}
+        sets = ReplayedSets(self.cache, self.conditions, self.playbooks, candidate, others)
+        sets.groups.alone = not question.grouped
 
         async def take(replayed_incident: ReplayedIncident) -> None:
-            decided = await self._decide(sets, replayed_incident)
+            decided = await sets.decide(
+                replayed_incident.incident, replayed_incident.facts, replayed_incident.flow, replayed_incident.then
+            )
             report.take(
                 replayed_incident.incident.id, at=replayed_incident.incident.at, job=replayed_incident.incident.job, attempt=replayed_incident.attempt,
                 then=replayed_incident.then, now=decided, outcome=replayed_incident.outcome,
             )  # fmt: skip
 
-        whole = await self.look(question, take, progress)
-        return Replayed(question, candidate.version, report.finish(), drafts, whole)
+        whole = await self.look(question, take, progress, sets.wanted())
+        return Replayed(
+            question,
+            candidate.version,
+            report.finish(),
+            drafts,
+            whole,
+            sets.groups.evaluated,
+            tuple(sets.read().values),
+        )
 
-    async def look(self, question: ReplayRequest, take: Take, progress: Progress = lambda _: None) -> bool:
-        """Hand every incident over, the newest first, each with what was decided and what came of it. Whether that was all.
+    async def look(
+        self,
+        question: ReplayRequest,
+        take: Take,
+        progress: Progress = lambda _: None,
+        wanted: frozenset[str] = ALL_FIELDS,
+    ) -> bool:
+        """Hand every incident over, the newest first, each with what was decided and what came of it, and the wanted fields. Whether that was all.
 
         Incidents after the time asked for are read too, where there is an end to it, since they tell what came of those before.
         """
@@ -203,7 +223,7 @@ class RuleReplay:
             self._read(IncidentQuery(tenant=tenant, since=question.since, fingerprint=question.fingerprint), later)
         ) as known:
             async for incident, decision in known:
-                looked = _looked(incident, decision, later)
+                looked = _looked(incident, decision, later, wanted)
                 if question.until is not None and incident.at >= question.until:
                     continue
                 if taken >= question.most:
@@ -267,34 +287,6 @@ class RuleReplay:
             if status.id in incidents
         ]
 
-    async def _decide(self, sets: _ReplayedSets, replayed_incident: ReplayedIncident) -> Answer:
-        incident = replayed_incident.incident
-        context, _ = read_context(
-            {**replayed_incident.facts, "run.flow": replayed_incident.flow}
-            if replayed_incident.flow
-            else replayed_incident.facts
-        )
-        task = str(context["exception.task"])
-        asked = await sets.asked(replayed_incident.flow)
-        ruling = decide_quickly(asked, incident.kind, task, context, self.conditions.over(context))
-        conclusion = ruling.conclusion
-        if conclusion is not None and conclusion.playbook:
-            conclusion = await self._steps_of(sets, conclusion, incident.kind)
-        return answer_of_ruling(
-            ruling, default_said(incident, replayed_incident.then, replayed_incident.facts), conclusion
-        )
-
-    async def _steps_of(self, sets: _ReplayedSets, conclusion: Conclusion, kind: ExceptionType) -> Conclusion:
-        """A conclusion with the steps that its playbook has now; without any where there is no such playbook, or it does not fit."""
-        key = (conclusion.playbook, kind)
-        if key not in sets.named:
-            sets.named[key] = conclusion
-            if self.playbooks is not None:
-                playbook = await self.playbooks.concluded(sets.candidate.id.tenant, conclusion, kind)
-                if isinstance(playbook, Playbook):
-                    sets.named[key] = Conclusion(conclusion.playbook, tuple(map(step_as_plain, playbook.steps)))
-        return sets.named[key]
-
     async def _others(self, candidate: RuleSetId) -> Sequence[RuleSet]:
         await self.cache.refresh()
         return [rule_set for rule_set in self.cache.sets_of(candidate.tenant) if rule_set.id != candidate]
@@ -344,46 +336,6 @@ class RuleReplay:
         )
 
 
-@dataclass(slots=True)
-class _ReplayedSets:
-    """The sets of a tenant with the candidate in its place; each is made ready when it is first asked."""
-
-    cache: RuleCache
-    candidate: RuleSet
-    others: Mapping[RuleSetId, RuleSet]
-    named: dict[tuple[str, ExceptionType], Conclusion] = field(default_factory=dict)
-    """What was concluded by the names of playbooks, with their steps."""
-    _ready: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
-    _for: dict[str, tuple[RuleSetIndex, ...]] = field(default_factory=dict)
-    _shared: RuleSetIndex | None = None
-
-    async def asked(self, flow: str) -> tuple[RuleSetIndex, ...]:
-        """As `RuleCache` asks them: the flow's, the domain's, the packs'."""
-        known = self._for.get(flow)
-        if known is None:
-            tenant = self.candidate.id.tenant
-            if self._shared is None:
-                packs = sorted(
-                    rule_set for rule_set in {*self.others, self.candidate.id} if rule_set.level is RuleSetLevel.PACK
-                )
-                self._shared = await self._panel(RuleSetId(tenant, RuleSetLevel.DOMAIN, DOMAIN), *packs)
-            own = await self._panel(RuleSetId(tenant, RuleSetLevel.FLOW, flow))
-            known = self._for[flow] = (own, self._shared)
-        return known
-
-    async def _panel(self, *names: RuleSetId) -> RuleSetIndex:
-        indexed_sets = [await self._made_ready(name) for name in names]
-        return RuleSetIndex(indexed_set for indexed_set in indexed_sets if indexed_set is not None)
-
-    async def _made_ready(self, name: RuleSetId) -> IndexedSet | None:
-        rule_set = self.candidate if name == self.candidate.id else self.others.get(name)
-        if rule_set is None:
-            return None
-        if name not in self._ready:
-            self._ready[name] = await self.cache.indexed(rule_set)
-        return self._ready[name]
-
-
 def acting(rule_set: RuleSet) -> RuleSet:
     """The set as if every rule of it were promoted."""
     trees = {
@@ -420,9 +372,11 @@ def _last(status: IncidentStatus) -> tuple[str, int]:
     return status.id, max(1, status.n)
 
 
-def _looked(incident: Incident, decision: Decision | None, later: dict[str, LaterAttempts]) -> ReplayedIncident:
+def _looked(
+    incident: Incident, decision: Decision | None, later: dict[str, LaterAttempts], wanted: frozenset[str]
+) -> ReplayedIncident:
     """One incident with what came of it; the job's memory moves on to before it."""
-    facts = told_by(incident)
+    facts = told_by(incident, wanted)
     attempt = incident_attempt(facts)
     known = later.get(incident.job) if incident.job else None
     outcome = UNKNOWN if known is None else outcome_of(attempt, known)

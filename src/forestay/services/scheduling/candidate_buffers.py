@@ -17,8 +17,10 @@ from typing import NamedTuple, Protocol
 from forestay.domain.jobs.claim import avoids, claimable
 from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
 from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, QueueLane, State, lane_named, lane_of
+from forestay.domain.jobs.requirements import REQUIRES
 from forestay.domain.jobs.resources import Resources, class_may_fit, fits
 from forestay.domain.pilots.lifetime import ends_in_time
+from forestay.domain.pilots.pilot import PilotClass
 from forestay.domain.scheduling.failing_work import SlotTurn
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
@@ -26,6 +28,8 @@ from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.lane_buffer import LaneBuffer
+from forestay.services.scheduling.licence_seats import LicenceSeats
+from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
 
 LEAST = 50
@@ -45,6 +49,9 @@ class _Asking(NamedTuple):
     """When each job may have a slot of the host; None: all of them now."""
     turn: SlotTurn = SlotTurn.NOW
     """What is given this time."""
+    runtimes: frozenset[str] | None = None
+    """The container runtimes where it would run; None: nobody says."""
+    machine: PilotClass | None = None
 
     def gives(self, document: JobDocument) -> bool:
         return self.turns is None or self.turns(document) <= self.turn
@@ -91,6 +98,12 @@ class Suspensions(Protocol):
     def suspended(self, document: JobDocument) -> bool: ...
 
 
+class ImageRunners(Protocol):
+    """Whoever knows which pilots can run a job's container image."""
+
+    def leaves(self, document: JobDocument, runtimes: frozenset[str] | None) -> bool: ...
+
+
 class CandidateBuffers:
     """The candidate buffers of one server."""
 
@@ -103,6 +116,9 @@ class CandidateBuffers:
         signal: CandidateSignal,
         match: JobMatcher | None = None,
         suspensions: Suspensions | None = None,
+        containers: ImageRunners | None = None,
+        requirements: RequirementMatcher | None = None,
+        seats: LicenceSeats | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -110,6 +126,10 @@ class CandidateBuffers:
         self.tally = tally
         self.signal = signal
         self.suspensions = suspensions
+        self.containers = containers
+        self.seats = seats
+        self.requirements = requirements
+        """Knows which pilots satisfy what jobs require; None: jobs with requirements are not given."""
         self.match = match
         """Weighs where the data are; None: nobody does."""
         self._data_first = 0
@@ -199,7 +219,15 @@ class CandidateBuffers:
                 room[lane.tenant] -= 1
 
     def suspended(self, document: JobDocument) -> bool:
+        if self.seats is not None and self.seats.exhausted(document):
+            return True
         return self.suspensions is not None and self.suspensions.suspended(document)
+
+    def satisfied(self, document: JobDocument, machine: PilotClass | None) -> bool:
+        """Whether a pilot is what a job requires."""
+        if not document.extra or REQUIRES not in document.extra:
+            return True
+        return self.requirements is not None and self.requirements.satisfies(document, machine)
 
     def free(self, job: str) -> None:
         """The job is to be had again."""
@@ -215,13 +243,15 @@ class CandidateBuffers:
         pilot: str = "",
         site: str = "",
         turns: Callable[[JobDocument], SlotTurn] | None = None,
+        runtimes: frozenset[str] | None = None,
+        machine: PilotClass | None = None,
     ) -> Stored | None:
         """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
         match = self.match
         if match is None or not match.tenants or not match.weighs(tenant):
             match = None
         for turn in (SlotTurn.NOW,) if turns is None else (SlotTurn.NOW, SlotTurn.AFTER_OTHERS):
-            asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn)
+            asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn, runtimes, machine)
             stored = self._next(asking, match, last=match is None)
             if stored is None and match is not None:
                 # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
@@ -294,14 +324,21 @@ class CandidateBuffers:
 
     def _may_have(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
         free = asking.free
-        if not claimable(document, wall) or (document.extra and avoids(document, asking.host, wall, asking.site)):
+        if not claimable(document, wall) or (document.extra and self._not_for(document, asking, wall)):
             return False
         return (
             asking.gives(document)
             and not self.suspended(document)
             and fits(document.resources, free)
             and ends_in_time(document, free.wall)
+            and self.satisfied(document, asking.machine)
         )
+
+    def _not_for(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
+        """Whether the job is kept away from where it would run, or left to pilots that can run its image."""
+        if avoids(document, asking.host, wall, asking.site):
+            return True
+        return self.containers is not None and self.containers.leaves(document, asking.runtimes)
 
     def has_none_for(self, tenant: str, free: Resources) -> bool:
         """Whether nothing is queued that someone with so much free should get before a job that comes now.
@@ -328,13 +365,14 @@ class CandidateBuffers:
                 continue
             if document.id in self._taken or not claimable(document, wall):
                 continue
-            avoided = bool(document.extra) and avoids(document, asking.host, wall, asking.site)
+            avoided = bool(document.extra) and self._not_for(document, asking, wall)
             if (
                 not avoided
                 and asking.gives(document)
                 and not self.suspended(document)
                 and fits(document.resources, free)
                 and ends_in_time(document, free.wall)
+                and self.satisfied(document, asking.machine)
                 and (match is None or not match.held_back(document, pilot, last=last))
             ):
                 self._taken[document.id] = self.clock.monotonic()

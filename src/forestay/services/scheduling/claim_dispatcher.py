@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from forestay.domain.jobs.claim import claim, claimable, pilot_deaths
 from forestay.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
 from forestay.domain.jobs.lifecycle import TransitionRefused
+from forestay.domain.jobs.requirements import LICENCES
 from forestay.domain.jobs.resources import Resources, fits, less
 from forestay.domain.pilots.lifetime import ends_in_time
+from forestay.domain.pilots.pilot import PilotClass
 from forestay.domain.scheduling.failing_work import SlotTurn
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.jobs.job_store import JobStore, Stored
@@ -26,8 +28,11 @@ from forestay.services.jobs.first_claims import FirstClaimer, FirstClaims
 from forestay.services.jobs.job_submitter import NewJobListener
 from forestay.services.scheduling.candidate_buffers import CandidateBuffers, CandidateSignal, Suspensions
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
+from forestay.services.scheduling.container_fleet import ContainerFleet
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
 from forestay.services.scheduling.job_matcher import JobMatcher
+from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
+from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, WriteListener, Writer
 
@@ -54,6 +59,10 @@ class ClaimRequest:
     answer: asyncio.Future[list[Stored]]
     queue: str
     """Where the jobs wait that it may have."""
+    runtimes: frozenset[str] | None = None
+    """The container runtimes of its machine; None: it does not say."""
+    machine: PilotClass | None = None
+    """What it says of itself."""
     busy: bool = False
 
 
@@ -72,8 +81,11 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         hosts: HostHealthTracker | None = None,
         suspensions: Suspensions | None = None,
         signal: CandidateSignal | None = None,
+        containers: ContainerFleet | None = None,
+        requirements: RequirementMatcher | None = None,
+        seats: LicenceSeats | None = None,
     ) -> None:
-        """``match`` weighs where the data are, ``hosts`` which hosts are healthy; without them nobody does."""
+        """``match`` weighs where the data are, ``hosts`` which hosts are healthy, ``containers`` who can run images; without them nobody does."""
         self.store = store
         self.writer = writer
         self.clock = clock
@@ -81,7 +93,11 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         self.settings = settings or ClaimSettings()
         self.tally = ClaimTally()
         self.signal = signal or CandidateSignal()
-        self.buffers = CandidateBuffers(store, clock, self.settings, self.tally, self.signal, match, suspensions)
+        self.containers = containers
+        self.buffers = CandidateBuffers(
+            store, clock, self.settings, self.tally, self.signal, match, suspensions, containers, requirements, seats
+        )
+        self.seats = seats
         self.match = match
         self.hosts = hosts
         self._waiting: list[ClaimRequest] = []
@@ -95,7 +111,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     async def claim(
         self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1,
-        site: str = "", slots: int = 1, downstream: str = "",
+        site: str = "", slots: int = 1, downstream: str = "", runtimes: frozenset[str] | None = None,
+        machine: PilotClass | None = None,
     ) -> list[Stored]:  # fmt: skip
         """Wait until there is work that fits, at most so long; perhaps none. Cancelled, it gives back what it was given.
 
@@ -108,7 +125,10 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         if len(self._hungry) > REMEMBERED_PILOTS:
             self._hungry.popitem(last=False)
         queue = queue_named(tenant, downstream)
-        request = ClaimRequest(pilot, host, tenant, free, most, batch, site, slots, since, loop.create_future(), queue)
+        answer: asyncio.Future[list[Stored]] = loop.create_future()
+        request = ClaimRequest(
+            pilot, host, tenant, free, most, batch, site, slots, since, answer, queue, runtimes, machine
+        )
         if (match := self._matcher) is not None and not downstream:
             match.asks(pilot, tenant, host, site, slots, most)
         self._waiting.append(request)
@@ -175,7 +195,10 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         fresh = [
             document
             for document in documents
-            if claimable(document, now) and not suspended(document) and (concerns is None or not concerns(document))
+            if claimable(document, now)
+            and LICENCES not in document.extra
+            and not suspended(document)
+            and (concerns is None or not concerns(document))
         ]
         fresh.sort(key=rank)
         granted: dict[str, tuple[ClaimRequest, JobDocument]] = {}
@@ -205,12 +228,17 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                     queue_named(document.tenant, downstream_of(document)) == request.queue
                     and fits(document.resources, free)
                     and ends_in_time(document, free.wall)
+                    and self.buffers.satisfied(document, request.machine)
                     and (turns is None or turns(document) is SlotTurn.NOW)
+                    and not (document.extra and self._leaves(document, request.runtimes))
                 ):
                     return fresh.pop(place)
             return None
 
         return next_fresh
+
+    def _leaves(self, document: JobDocument, runtimes: frozenset[str] | None) -> bool:
+        return self.containers is not None and self.containers.leaves(document, runtimes)
 
     def _close(self, claims: FirstClaims[ClaimRequest]) -> None:
         status = claims.status
@@ -250,6 +278,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                     self._serve()
         finally:
             self.buffers.stop()
+            if self.containers is not None:
+                self.containers.stop()
             self._background.stop()
 
     def _worth_serving(self) -> bool:
@@ -320,7 +350,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             nonlocal turns
             stored = self.buffers.next(
                 request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site,
-                turns=turns,
+                turns=turns, runtimes=request.runtimes, machine=request.machine,
             )  # fmt: skip
             if stored is not None and pilot_deaths(stored.document):
                 turns = _unless_suspect(turns)
@@ -332,15 +362,28 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     async def _commit(self, batch: Sequence[tuple[ClaimRequest, Stored]]) -> None:
         try:
-            writes = [self._proposed(request, stored) for request, stored in batch]
+            names = [self.ids.claim() for _ in batch]
+            seated = await self._seated(batch, names)
+            writes = [
+                self._proposed(request, stored, name)
+                for (request, stored), name in zip(batch, names, strict=True)
+                if name in seated
+            ]
             self.tally.bulks += 1
-            answers = await self.writer.write(writes)
+            answers = dict(
+                zip([name for name in names if name in seated], await self.writer.write(writes), strict=True)
+            )
             granted: dict[int, list[Stored]] = {}
-            for (request, stored), answer in zip(batch, answers, strict=True):
+            for (request, stored), name in zip(batch, names, strict=True):
+                answer = answers.get(name)
                 if isinstance(answer, WriteApplied):
                     granted.setdefault(id(request), []).append(answer.stored)
                 else:
                     self.tally.lost += 1
+                    if answer is None:
+                        self.buffers.free(stored.document.id)  # it has no seat now, and may have one soon
+                    elif self.seats is not None and isinstance(answer, TransitionRefused):
+                        self.seats.abandon(name, stored.document)
                     if self.match is not None:
                         self.match.ended(stored.document.tenant, stored.document.id)
             for request in {id(request): request for request, _ in batch}.values():
@@ -372,8 +415,19 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
     def _claimed(self, request: ClaimRequest, document: JobDocument, now: int) -> JobDocument | TransitionRefused:
         return claim(document, claim_id=self.ids.claim(), pilot=request.pilot, host=request.host, now=now)
 
-    def _proposed(self, request: ClaimRequest, stored: Stored) -> ProposedWrite:
-        name = self.ids.claim()
+    async def _seated(self, batch: Sequence[tuple[ClaimRequest, Stored]], names: Sequence[str]) -> Container[str]:
+        """The claims that may be written: those of jobs that need a seat only with one."""
+        wanted = [
+            WantedSeats(name, stored.document)
+            for (_, stored), name in zip(batch, names, strict=True)
+            if stored.document.extra and LICENCES in stored.document.extra
+        ]
+        if not wanted:
+            return frozenset(names)
+        granted = await self.seats.take(wanted) if self.seats is not None else frozenset()
+        return granted.union(set(names) - {want.claim for want in wanted})
+
+    def _proposed(self, request: ClaimRequest, stored: Stored, name: str) -> ProposedWrite:
         now = self.clock.now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:

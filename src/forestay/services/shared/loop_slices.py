@@ -12,8 +12,8 @@ SLICE = 0.002
 class LoopSlices:
     """One piece of work that gives the loop to others as soon as it has held it for a slice."""
 
-    def __init__(self, seconds: float = SLICE) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = SLICE if seconds is None else seconds
         self._since = time.perf_counter()
         self.longest = 0.0
         """Seconds of the longest slice so far; longer than asked for when one step took longer."""

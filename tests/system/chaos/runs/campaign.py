@@ -1,4 +1,4 @@
-"""Trial after trial: both flows are run, someone is killed at one pass of one point, and the end must be as if nobody had been."""
+"""Trial after trial: flows are run, someone is killed at one pass of one point, and the end must be as if nobody had been."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 import httpx
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 from tests.system.chaos.runs.command_line import say
-from tests.system.chaos.runs.end_state import EndState, Trial, look
+from tests.system.chaos.runs.end_state import EndState, Trial, both, look
 from tests.system.chaos.runs.fault_points import Order, give, passes, struck
-from tests.system.chaos.runs.flows import UNDONE, WELL
-from tests.system.chaos.runs.pilot import flying, persist
+from tests.system.chaos.runs.flows import UNDOING, UNDONE, WELL, Fates
+from tests.system.chaos.runs.pilot import Facts, Pilot, flying, persist
 from tests.system.chaos.runs.site import RunsSite, answering
 
 ANSWER = timedelta(seconds=5)
@@ -58,17 +58,74 @@ class Report:
     slowest_kill: str = ""
 
 
+class Work(Protocol):
+    """What is run in each trial."""
+
+    def facts(self) -> Facts:
+        """How its jobs end, in one trial."""
+        ...
+
+    async def carry_out(self, stage: Stage) -> Trial:
+        """Start the runs, do what people do meanwhile, and wait until they have ended."""
+        ...
+
+
+@dataclass(slots=True)
+class Stage:
+    """Where one trial takes place."""
+
+    site: RunsSite
+    key: str
+    """The trial's own, in names that only it uses."""
+    person: httpx.AsyncClient
+    pilot: Pilot
+
+    async def start(self, text: str, name: str, **params: object) -> str:
+        """Start a run, once however often it is asked for."""
+        version = (await persist(self.person, "POST", "/v1/flows", json={"text": text}))["version"]
+        body = {"flow": version, "params": params}
+        headers = {"Idempotency-Key": f"{name}-{self.key}"}
+        return str((await persist(self.person, "POST", "/v1/runs", json=body, headers=headers))["id"])
+
+    async def ended(self, run: str) -> None:
+        """Wait for the end of a run, by asking Temporal: it may be dead for a while."""
+        while True:
+            with suppress(RPCError, RuntimeError):
+                handle = (await self.site.client()).get_workflow_handle(run)
+                if (await handle.describe(rpc_timeout=ANSWER)).status is not WorkflowExecutionStatus.RUNNING:
+                    return
+            await asyncio.sleep(0.2)
+
+    def trial(
+        self, runs: Mapping[str, str], undoing: Sequence[str] = (), ends: Mapping[str, int] | None = None
+    ) -> Trial:
+        return Trial(runs, self.pilot.effects, self.pilot.results, undoing, ends or {})
+
+
+class BothFlows:
+    """The flow with every pattern that ends well, and the one that fails late and is undone."""
+
+    def facts(self) -> Facts:
+        return Fates().facts
+
+    async def carry_out(self, stage: Stage) -> Trial:
+        well, undone = await asyncio.gather(stage.start(WELL, "well"), stage.start(UNDONE, "undone"))
+        await asyncio.gather(stage.ended(well), stage.ended(undone))
+        return stage.trial(both(well, undone), UNDOING)
+
+
 @dataclass(slots=True)
 class Campaign:
     """On one site."""
 
     site: RunsSite
+    work: Work = field(default_factory=BothFlows)
     known: EndState | None = None
     """The end state of the trial in which nobody was hurt."""
     report: Report = field(default_factory=Report)
 
     async def undisturbed(self) -> Counter[str]:
-        """Run both flows once in peace; the points that they pass, and how often."""
+        """Run the flows once in peace; the points that they pass, and how often."""
         await self._trial(
             Order(f"warm-{uuid4().hex[:8]}", "none")
         )  # what is only passed when everything is new is no step of a run
@@ -110,34 +167,17 @@ class Campaign:
     async def _trial(self, order: Order) -> Trial:
         give(self.site.points, order)
         await answering(self.site)
-        async with asyncio.timeout(PATIENCE), self.site.person() as person:
-            async with flying(self.site.url, self.site.token("enrol")) as pilot:
-                well, undone = await asyncio.gather(
-                    _start(person, WELL, f"well-{order.name}"), _start(person, UNDONE, f"undone-{order.name}")
-                )
-                await asyncio.gather(self._ended(well), self._ended(undone))
-            return Trial(well, undone, pilot.effects, pilot.results)
-
-    async def _ended(self, run: str) -> None:
-        """Wait for the end of a run, by asking Temporal: it may be dead for a while."""
-        while True:
-            with suppress(RPCError, RuntimeError):
-                handle = (await self.site.client()).get_workflow_handle(run)
-                if (await handle.describe(rpc_timeout=ANSWER)).status is not WorkflowExecutionStatus.RUNNING:
-                    return
-            await asyncio.sleep(0.2)
+        async with (
+            asyncio.timeout(PATIENCE),
+            self.site.person() as person,
+            flying(self.site.url, self.site.token("enrol"), self.work.facts()) as pilot,
+        ):
+            return await self.work.carry_out(Stage(self.site, order.name, person, pilot))
 
     async def _look(self, trial: Trial) -> tuple[EndState, list[str]]:
         await answering(self.site)
         async with self.site.person() as person:
             return await look(person, await self.site.client(), trial)
-
-
-async def _start(person: httpx.AsyncClient, text: str, key: str) -> str:
-    version = (await persist(person, "POST", "/v1/flows", json={"text": text}))["version"]
-    started = await persist(person, "POST", "/v1/runs", json={"flow": version}, headers={"Idempotency-Key": key})
-    run: str = started["id"]
-    return run
 
 
 def every(counts: Counter[str], seed: int, rounds: int, wanted: Sequence[str] = ()) -> Iterator[Kill]:

@@ -1,17 +1,16 @@
-"""What two runs have come to, in a form that can be compared with another run's; and what must hold in every run."""
+"""What the runs of a trial have come to, in a form that can be compared with another run's; and what must hold in every run."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client
-from tests.system.chaos.runs.flows import UNDOING
 from tests.system.chaos.runs.pilot import Effect, persist
 
 from forestay.domain.flows.execution.run_names import run_of
@@ -33,12 +32,14 @@ class EndState:
     """How many jobs of a name and index are in which state."""
     effects: Counter[tuple[str, int | None]] = field(default_factory=Counter)
     """Jobs that had at least one effect, by name and index."""
+    reused: Counter[tuple[str, int | None]] = field(default_factory=Counter)
+    """Jobs that have the result of an earlier one."""
     undone: list[str] = field(default_factory=list)
 
     def differences(self, other: EndState) -> list[str]:
         """What is otherwise there, in words."""
         lines: list[str] = []
-        for name in ("runs", "tasks", "jobs", "effects", "undone"):
+        for name in ("runs", "tasks", "jobs", "effects", "reused", "undone"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 lines.append(f"{name}: {_apart(mine, theirs)}")
@@ -47,20 +48,25 @@ class EndState:
 
 @dataclass(slots=True)
 class Trial:
-    """One run of both flows."""
+    """Runs that have ended, and what was carried out for them."""
 
-    well: str
-    undone: str
+    runs: Mapping[str, str]
+    """Their ids, by their places in the trial."""
     effects: Sequence[Effect]
-    results: dict[str, str]
+    results: Mapping[str, str]
+    undoing: Sequence[str] = ()
+    """The compensations as they must have run."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """How many ends count of the jobs of these names: one, unless something answers a failure."""
 
-    def runs(self) -> dict[str, str]:
-        """The ids of all its runs, by their places."""
-        runs = {"well": self.well, "undone": self.undone}
-        for work, count in SUB_RUNS:
-            parent = "well" if work == "each@1" else "undone"
-            runs |= {f"{parent}/{work}/{at}": run_of(runs[parent], work, at) for at in range(count)}
-        return runs
+
+def both(well: str, undone: str) -> dict[str, str]:
+    """The runs of both flows, with those of their sub-flows."""
+    runs = {"well": well, "undone": undone}
+    for work, count in SUB_RUNS:
+        parent = "well" if work == "each@1" else "undone"
+        runs |= {f"{parent}/{work}/{at}": run_of(runs[parent], work, at) for at in range(count)}
+    return runs
 
 
 async def look(person: httpx.AsyncClient, client: Client, trial: Trial) -> tuple[EndState, list[str]]:
@@ -68,7 +74,7 @@ async def look(person: httpx.AsyncClient, client: Client, trial: Trial) -> tuple
     state = EndState()
     wrong: list[str] = []
     documents: dict[str, dict[str, Any]] = {}
-    for place, run in trial.runs().items():
+    for place, run in trial.runs.items():
         shown = await persist(person, "GET", f"/v1/runs/{run}")
         state.runs[place] = {name: shown[name] for name in RUN}
         state.runs[place]["reason"] = JOB_ID.sub("…", shown["reason"])
@@ -83,15 +89,19 @@ async def look(person: httpx.AsyncClient, client: Client, trial: Trial) -> tuple
             by_job[effect.job].append(effect)
     for job, effects in by_job.items():
         state.effects[effects[0].name, effects[0].element] += 1
-        wrong += await _unrecorded(person, documents[job], effects, trial.results)
-    wrong += [f"job {job} has ended and never ran" for job in documents.keys() - by_job.keys()]
+        wrong += await _unrecorded(person, documents[job], effects, trial)
+    for job in sorted(documents.keys() - by_job.keys()):
+        document = documents[job]
+        if (await persist(person, "GET", f"/v1/jobs/{job}/why-run"))["reused"] is None:
+            wrong.append(f"job {job} has ended and never ran")
+        state.reused[document["name"], document.get("index")] += 1
     seen: set[str] = set()
     for effect in trial.effects:
         if effect.command[0] == "undo" and effect.job in documents and effect.job not in seen:
             seen.add(effect.job)
             state.undone.append(effect.command[1])
-    if state.undone != UNDOING:
-        wrong.append(f"compensations ran as {state.undone}, not as {UNDOING}")
+    if state.undone != list(trial.undoing):
+        wrong.append(f"compensations ran as {state.undone}, not as {list(trial.undoing)}")
     return state, wrong
 
 
@@ -107,17 +117,17 @@ async def _jobs(person: httpx.AsyncClient, run: str) -> list[dict[str, Any]]:
 
 
 async def _unrecorded(
-    person: httpx.AsyncClient, document: dict[str, Any], effects: Sequence[Effect], results: dict[str, str]
+    person: httpx.AsyncClient, document: dict[str, Any], effects: Sequence[Effect], trial: Trial
 ) -> list[str]:
-    """Every run has an attempt of its own, in the job's story; one of them counts."""
+    """Every run has an attempt of its own, in the job's story; as many of them count as should."""
     wrong: list[str] = []
     job, attempts = document["id"], [effect.attempt for effect in effects]
     if len(set(attempts)) != len(attempts):
         wrong.append(f"job {job} ran twice in one attempt: {attempts}")
     if max(attempts) > document["attempt"]:
         wrong.append(f"job {job} ran in attempt {max(attempts)} and knows of {document['attempt']}")
-    committed = [effect for effect in effects if results.get(effect.claim) == "committed"]
-    if len(committed) != 1:
+    committed = [effect for effect in effects if trial.results.get(effect.claim) == "committed"]
+    if len(committed) != trial.ends.get(document["name"], 1):
         wrong.append(f"job {job} has {len(committed)} ends that count")
     if len(effects) > 1:
         story = (await persist(person, "GET", f"/v1/jobs/{job}/story"))["story"]

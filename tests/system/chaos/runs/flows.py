@@ -64,6 +64,10 @@ UNDOING = ["e", "d", "d", "c", "b", "a"]
 """The compensations as they must run: the last first, and the one that fails again before the next."""
 
 
+def ended_with(code: int) -> dict[str, Any]:
+    return {"outcome": "failure" if code else "ok", "exit_code": code}
+
+
 @dataclass(slots=True)
 class Fates:
     """How jobs end: by what they are and never by when they run, so that a second attempt of a job ends as the first did."""
@@ -71,7 +75,11 @@ class Fates:
     stumbles: dict[str, str] = field(default_factory=dict)
     """The first job of a compensation that fails once."""
 
-    def exit_code(self, claim: Mapping[str, Any]) -> int:
+    def facts(self, claim: Mapping[str, Any]) -> dict[str, Any]:
+        """What the pilot says of a job's end."""
+        return ended_with(self._exit_code(claim))
+
+    def _exit_code(self, claim: Mapping[str, Any]) -> int:
         if claim["name"] == "fails":
             return 1
         if claim["specification"]["command"] == ["undo", "d"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,6 +13,8 @@ from tests.system.chaos.runs.flows import Fates
 from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.scripted_pilot import PLENTY, end_of
 
+Facts = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""What a pilot says of the end of a claimed job."""
 AGAIN = 0.1
 """Seconds before a server that did not answer is asked again."""
 
@@ -48,7 +50,7 @@ class Pilot:
     client: httpx.AsyncClient
     name: str
     heartbeat_every: float
-    fates: Fates = field(default_factory=Fates)
+    facts: Facts = field(default_factory=lambda: Fates().facts)
     effects: list[Effect] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
     """What the server said of each claim's end."""
@@ -77,7 +79,7 @@ class Pilot:
             await self._end(claims)
 
     async def _end(self, claims: list[dict[str, Any]]) -> None:
-        waiting = {claim["claim"]: _end(claim, self.fates.exit_code(claim)) for claim in claims}
+        waiting = {claim["claim"]: end_of(claim, **self.facts(claim)) for claim in claims}
         while waiting:
             body = {"completions": list(waiting.values())}
             value = await persist(self.client, "POST", f"/v1/pilots/{self.name}/completions", json=body)
@@ -99,18 +101,14 @@ class Pilot:
             await asyncio.sleep(self.heartbeat_every)
 
 
-def _end(claim: dict[str, Any], code: int) -> dict[str, Any]:
-    return end_of(claim, outcome="failure" if code else "ok", exit_code=code)
-
-
 @asynccontextmanager
-async def flying(url: str, enrol: str) -> AsyncIterator[Pilot]:
+async def flying(url: str, enrol: str, facts: Facts | None = None) -> AsyncIterator[Pilot]:
     """A pilot that flies while the block lasts."""
     async with http_client(url, enrol) as client:
         body = {"host": "node1", "slots": 32, "resources": PLENTY}
         value = await persist(client, "POST", "/v1/pilots", json=body)
     async with http_client(url, value["token"]) as client:
-        pilot = Pilot(client, value["pilot"], value["heartbeat_every"])
+        pilot = Pilot(client, value["pilot"], value["heartbeat_every"], facts or Fates().facts)
         tasks = [asyncio.create_task(pilot.fly()), asyncio.create_task(pilot.heartbeat())]
         try:
             yield pilot

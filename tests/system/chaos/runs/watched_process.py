@@ -35,6 +35,7 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.temporal import activity_heartbeats
 from forestay.adapters.temporal import orchestrator as temporal_worker
 from forestay.adapters.temporal.flow_engine import TemporalFlowEngine
+from forestay.adapters.temporal.schedules import TemporalSchedules
 from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.apps import compose as wiring
 from forestay.apps.entry import main
@@ -121,8 +122,9 @@ def install(points: FaultPoints) -> None:
     """Put the points where they belong, and make what a trial would only wait for shorter."""
     points.watch(SqlJobStore, "store", "write", "put_specifications", "add_records")
     points.watch(SqlDocumentStore, "documents", "get", "put")
-    points.watch(SqlIncidentStore, "incidents", "add_steps", "put_statuses")
+    points.watch(SqlIncidentStore, "incidents", "add_incidents", "add_decisions", "add_steps", "put_statuses")
     points.watch(TemporalFlowEngine, "engine", "start", "tell_run", "tell_shard", "send_verb")
+    points.watch(TemporalSchedules, "schedules", "put_schedule", "delete_schedule")
     known = SandboxRestrictions.default.with_passthrough_modules(
         "forestay.domain", "forestay.flows", temporal_runtime.__name__
     )

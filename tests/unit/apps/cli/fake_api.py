@@ -22,7 +22,7 @@ def job_json(number: int = 1, **changes: Any) -> dict[str, Any]:
     """A job as the interface shows it; its id begins with its number in hexadecimal."""
     job: dict[str, Any] = {
         "id": f"{number:08x}-0000-4000-8000-000000000000",
-        "name": "align", "tenant": "physics", "owner": "alice", "team": "", "labels": {}, "state": "available", "phase": None,
+        "name": "align", "tenant": "physics", "owner": "alice", "team": "", "labels": {}, "patterns": ["polling"], "state": "available", "phase": None,
         "holders": [], "held": False, "priority": 0, "index": None, "parameters": {}, "specification": "spec-1",
         "resources": {"cpus": 1, "memory": 2 << 30, "disk": 0, "gpus": 0, "wall": 3600}, "resource_class": "c1m12d0g0",
         "expected_runtime": None, "created": "2026-05-01T10:00:00.000Z", "changed": "2026-05-01T10:00:00.000Z", "not_before": None,
@@ -82,7 +82,7 @@ def run_json(number: int = 1, *tasks: dict[str, Any], **changes: Any) -> dict[st
     run: dict[str, Any] = {
         "id": f"{number:08x}-0000-5000-8000-000000000000", "owner": "alice", "name": "nightly", "version": "f" * 64, "state": "running",
         "started": "2026-05-01T10:00:00.000Z", "ended": None, "params": {}, "phase": "running", "outcome": None, "reason": "", "outputs": {},
-        "holders": [], "tasks": list(tasks), "compensations": 0,
+        "holders": [], "tasks": list(tasks), "compensations": 0, "waits": [], "schedule": None,
     }  # fmt: skip
     return run | changes
 
@@ -95,6 +95,7 @@ class FakeRuns:
     states: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     started: list[Request] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
+    dry_run: dict[str, Any] = field(default_factory=dict)
 
     def put(self, *states: dict[str, Any]) -> str:
         """A run that goes through these states; the next that is started is this one."""
@@ -112,11 +113,13 @@ class FakeRuns:
             case ("POST", "runs", []):
                 self.started.append(asked)
                 return 201, {"id": next(iter(self.states)), "created": len(self.started) == 1}
+            case ("POST", "runs", ["dry-run"]):
+                return 200, self.dry_run
             case ("GET", "runs", []):
                 found_states = [states[0] for states in self.states.values()]
-                wanted = asked.query.get("state", [])
+                wanted = ",".join(asked.query.get("state", [])).split(",")
                 return 200, {
-                    "runs": [state for state in found_states if not wanted or state["state"] in wanted],
+                    "runs": [state for state in found_states if wanted == [""] or state["state"] in wanted],
                     "cursor": None,
                 }
             case ("GET", "runs", [run]) if run in self.states:
@@ -150,6 +153,7 @@ class FakeApi:
 
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     stories: dict[str, dict[str, Any]] = field(default_factory=dict)
+    whys: dict[str, dict[str, Any]] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     specification: dict[str, Any] = field(default_factory=lambda: {"name": "align", "command": ["./align", "a b"]})
     pilots: list[dict[str, Any]] = field(default_factory=list)
@@ -164,15 +168,21 @@ class FakeApi:
     inbox: list[dict[str, Any]] = field(default_factory=list)
     fates: dict[str, Any] = field(default_factory=dict)
     snoozed: int = 0
+    held_runs: int = 0
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
     taught: dict[str, Any] = field(default_factory=dict)
     approvals: list[dict[str, Any]] = field(default_factory=list)
+    questions: list[dict[str, Any]] = field(default_factory=list)
+    schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    awaited: list[str] = field(default_factory=list)
+    """The runs that wait for an event."""
     needs_approval: bool = False
     """Whether force-complete waits for one."""
     streams: list[list[bytes]] = field(default_factory=list)
     """What each stream that is opened says before it ends."""
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
+    sizes: dict[str, Any] = field(default_factory=lambda: {"tasks": [], "read": 0, "whole": True})
     keys: dict[str, tuple[Any, list[str]]] = field(default_factory=dict)
     runs: FakeRuns = field(default_factory=FakeRuns)
     refuse: str = ""
@@ -267,7 +277,7 @@ class FakeApi:
             case ("GET", ["incidents", name]) if any(incident["id"] == name for incident in self.incidents):
                 return 200, next(incident for incident in self.incidents if incident["id"] == name)
             case ("GET", ["inbox"]):
-                return 200, {"groups": self.inbox, "snoozed": self.snoozed, "more": False}
+                return 200, {"groups": self.inbox, "snoozed": self.snoozed, "more": False, "held_runs": self.held_runs}
             case ("GET", ["errors", name]) if name in self.errors:
                 return 200, self.errors[name]
             case ("POST", ["errors", name, "triage"]) if name in self.errors:
@@ -281,6 +291,29 @@ class FakeApi:
                 return 200, self.taught
             case ("DELETE", ["taught", _]):
                 return 200, {"version": 2, "patterns": []}
+            case ("POST", ["external-events"]):
+                return 201, {"id": asked.body["id"], "runs": self.awaited, "repeated": asked.body["id"] == "e-old"}
+            case ("GET", ["schedules"]):
+                return 200, {"schedules": list(self.schedules.values())}
+            case ("GET", ["schedules", name]):
+                return 200, self.schedules[name]
+            case ("PUT", ["schedules", name]):
+                self.schedules[name] = {**asked.body, "name": name, "next": ["2026-05-02T00:00:00.000Z"], "recent": []}
+                return 200, self.schedules[name]
+            case ("POST", ["schedules", name, act]):
+                self.schedules[name]["paused"] = act == "pause"
+                return 200, self.schedules[name]
+            case ("DELETE", ["schedules", name]):
+                return 200, self.schedules.pop(name)
+            case ("GET", ["questions"]):
+                waiting = asked.query.get("state", ["waiting"]) == ["waiting"]
+                return 200, {"questions": [each for each in self.questions if (each["state"] == "waiting") == waiting]}
+            case ("GET", ["questions", name]):
+                return 200, next(question for question in self.questions if question["id"] == name)
+            case ("POST", ["questions", name]):
+                known = next(question for question in self.questions if question["id"] == name)
+                known |= {"state": "answered", "answer": asked.body["answer"], "answered_by": "alice"}
+                return 200, known
             case ("GET", ["approvals"]):
                 return 200, {"approvals": self.approvals}
             case ("GET", ["approvals", name]):
@@ -300,6 +333,8 @@ class FakeApi:
                 return 202, {"waits": waits}
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
+            case ("GET", ["sizes"]):
+                return 200, self.sizes
             case ("GET", ["overview"]):
                 return 200, {"fates": self.fates}
             case ("GET", ["status"]):
@@ -322,6 +357,8 @@ class FakeApi:
                 return 200, job
             case ("GET", ["specification"]):
                 return 200, self.specification
+            case ("GET", ["why-run"]):
+                return 200, self.whys[job["id"]]
             case ("GET", ["story"]):
                 return 200, self.stories.get(job["id"], {"story": [], "evidence": []})
             case ("GET", ["log"]):

@@ -55,7 +55,7 @@ class Api:
             "id": "c1", "owner": "ada", "name": self.name, "version": "f" * 64, "state": self.state if ended else "running",
             "started": "2026-01-31T00:00:00Z", "ended": "2026-01-31T00:00:01Z" if ended else None, "params": {}, "phase": "running",
             "outcome": None, "reason": "b: <b>exit code 1" if ended and self.state == "failed" else "",
-            "outputs": {"n": 1} if ended and self.state == "completed" else {}, "holders": [], "tasks": tasks, "compensations": 0,
+            "outputs": {"n": 1} if ended and self.state == "completed" else {}, "holders": [], "tasks": tasks, "compensations": 0, "waits": [], "schedule": None,
         }  # fmt: skip
 
 

@@ -75,11 +75,12 @@ async def test_submit_poll_register_and_be_told(server: RunningServer, tenant: s
     async with engine() as there, server.domain.reconciler() as reconciler:
         job = value(await call(ada, f"<j:submit>{definition('fit', 'true')}</j:submit>"), "jobId")
         shown = await read(ada, job)
-        assert (shown["name"], shown["state"]) == ("fit", "available")
+        assert (shown["name"], shown["state"], shown["patterns"]) == ("fit", "available", ["polling"])
         polled = await call(ada, f"<j:poll><j:jobId>{job}</j:jobId></j:poll>")
         assert (polled.name, value(polled, "state")) == ("job", "running")
         asked = f"<j:register><j:jobId>{job}</j:jobId><j:notifyTo><a:Address>{there.address}</a:Address></j:notifyTo></j:register>"
         assert (await call(ada, asked)).name == "registered"
+        assert (await read(ada, job))["patterns"] == ["notification"]
         pilot = await ScriptedPilot.register(server, tenant)
         assert await pilot.end(await pilot.claim_one()) == ["committed"]
         await server.refresh()
@@ -91,6 +92,19 @@ async def test_submit_poll_register_and_be_told(server: RunningServer, tenant: s
         assert (notify.name, value(notify, "jobId"), value(notify, "state")) == ("notify", job, "completed")
         polled = await call(ada, f"<j:poll><j:jobId>{job}</j:jobId></j:poll>")
         assert value(polled, "state") == "completed"
+
+
+async def test_a_job_that_is_forgotten_is_unattended(server: RunningServer, tenant: str) -> None:
+    ada = server.person("submitter", tenant=tenant)
+    job = value(await call(ada, f"<j:forget>{definition('tidy', 'false')}</j:forget>"), "jobId")
+    assert (await read(ada, job))["patterns"] == ["fire-and-forget"]
+    async with server.domain.reconciler() as reconciler:
+        pilot = await ScriptedPilot.register(server, tenant)
+        await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=3)
+        await server.refresh()
+        await reconciler.forgotten.look()
+    alerts = (await ada.get("/v1/alerts")).json()["alerts"]
+    assert [alert["job"] for alert in alerts if alert["alert"] == "forgotten-job-failed"] == [job]
 
 
 async def test_one_who_registers_late_is_told_at_once(server: RunningServer, tenant: str) -> None:

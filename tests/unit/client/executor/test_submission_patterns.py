@@ -29,6 +29,7 @@ def test_the_call_returns_when_the_job_has_ended(client: ForestayClient, tmp_pat
     with pytest.raises(JobFailedError, match="exit code 3") as failed:
         run(client, shell("exit 3"), timeout=PATIENCE)
     assert (failed.value.state, failed.value.reason) == ("failed", "exit")
+    assert client.job(failed.value.job)["patterns"] == ["synchronous", "execution"]
 
 
 def test_who_gives_up_waiting_leaves_the_job_running(client: ForestayClient, gate: Callable[[], Path]) -> None:
@@ -48,6 +49,7 @@ def test_the_job_is_asked_for_by_its_id(client: ForestayClient, gate: Callable[[
     path.touch()
     until(lambda: client.job(accepted["id"])["state"] in FINAL, "the job to end")
     assert client.job(accepted["id"])["state"] == "completed"
+    assert client.job(accepted["id"])["patterns"] == ["polling", "execution"]
 
 
 @pytest.mark.ledger("P0-06")
@@ -56,6 +58,7 @@ async def test_a_registered_address_is_told(site: Site) -> None:
         with site.client() as client:
             (good,) = client.submit([{"callback": listener.url("/good")}], shell("true"))
             (bad,) = client.submit([{"callback": listener.url("/bad")}], shell("exit 4"))
+            assert client.job(bad["id"])["patterns"][0] == "notification"
         give_up = time.monotonic() + PATIENCE
         while len(listener.seen) < 2:
             assert time.monotonic() < give_up, "the callbacks did not come"
@@ -73,6 +76,7 @@ def test_what_is_fired_and_forgotten_is_told_to_whoever_looks_after_it(
     name = fire(client, shell(f"while ! test -e {path}; do sleep 0.05; done; exit 5"), {"name": "forgotten-bad"})
     fine = fire(client, shell("true"))
     assert client.job(name)["state"] not in FINAL, "whoever fires does not wait"
+    assert client.job(name)["patterns"][0] == "fire-and-forget"
     path.touch()
     until(lambda: client.job(fine)["state"] == "completed", "the good one")
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from forestay.domain.flows.definition.flow import Compensation, Deadline, Flow, OnFailure, Task, WhenFailed, all_tasks
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
     AtMaximum,
+    AwaitPattern,
     Branch,
     BranchSelection,
     ChoicePattern,
@@ -70,12 +72,17 @@ def jobs(draw: st.DrawFn, earlier: tuple[Task, ...], own: tuple[str, ...]) -> Jo
         resources=draw(st.sampled_from([Resources(), Resources(cpus=2, memory=1 << 30, wall=60)])),
         outputs=draw(st.sampled_from([{}, {"out": "*.out"}])),
         result=draw(st.sampled_from(["", "r.json"])),
+        container=draw(st.sampled_from(["", "debian:12", "oci:/images/a:1"])),
         effects=draw(st.sampled_from(Effects)),
         retry=draw(st.sampled_from([RetryPolicy(), RetryPolicy(3, 10, WhenExhausted.HOLD)])),
         expected_runtime=draw(st.sampled_from([None, 60])),
         priority=draw(st.integers(-2, 2)),
         labels=draw(st.sampled_from([{}, {"team": "x"}])),
     )
+
+
+def _outputs(task: Task) -> bool:
+    return isinstance(task.pattern, JobPattern) and bool(task.pattern.outputs)
 
 
 def _values(earlier: tuple[Task, ...]) -> list[str]:
@@ -102,7 +109,9 @@ def _task(
     draw: st.DrawFn, names: _Names, depth: int, earlier: tuple[Task, ...], policies: st.SearchStrategy[WhenFailed]
 ) -> Task:
     name = names()
-    kinds = ["job", "job", "job", "scatter", "scatter", "watch", "merge", "flow", "worklet", "forget"]
+    kinds = ["job", "job", "job", "scatter", "scatter", "watch", "merge", "flow", "worklet", "forget", "ask", "event"]
+    outputs = [task.name for task in earlier if task.scatter and _outputs(task)]
+    kinds += ["follow"] * 4 if outputs else []
     kind = draw(st.sampled_from(kinds + (["loop", "choice"] if depth < 2 else [])))
     after = tuple(
         draw(st.lists(st.sampled_from([task.name for task in earlier]), max_size=2, unique=True)) if earlier else []
@@ -110,6 +119,8 @@ def _task(
     scatter: tuple[Dimension, ...] = ()
     if kind == "scatter":
         scatter = tuple(Dimension(f"v{place}", draw(SOURCES)) for place in range(draw(st.integers(1, 2))))
+    elif kind == "follow":
+        scatter = (Dimension("v0", ListOf(ref(f"tasks.{draw(st.sampled_from(outputs))}.outputs.out"))),)
     elif kind == "watch":
         scatter = (Dimension("file", draw(WATCH)),)
     elif kind == "flow" and draw(st.booleans()):
@@ -123,6 +134,11 @@ def _task(
             pattern = SubflowPattern("sub", {"n": "${params.a}"}, draw(st.sampled_from(["", "any", "peer"])))
         case "worklet":
             pattern = WorkletPattern("place", {})
+        case "ask":
+            form = {"properties": {"n": {"type": "integer", "default": 1}}}
+            pattern = AskPattern(draw(st.sampled_from(["?", "${params.a}?"])), form=form)
+        case "event":
+            pattern = AwaitPattern("ready", draw(st.sampled_from(["", "${params.a}"])))
         case "forget":
             pattern = JobPattern(("note",), wait=False)
         case "loop":
@@ -139,7 +155,7 @@ def _task(
             pattern = ChoicePattern(branches, otherwise, draw(st.sampled_from(BranchSelection)))
         case _:
             pattern = draw(jobs(earlier, own))
-    compensated = kind in ("job", "scatter", "watch", "flow") and draw(st.booleans())
+    compensated = kind in ("job", "scatter", "follow", "watch", "flow") and draw(st.booleans())
     return Task(
         name=name,
         pattern=pattern,

@@ -51,18 +51,18 @@ def run(flow: Flow, seed: int, salt: int, badness: int, params: dict[str, object
 @settings(max_examples=examples(150))
 @given(flows(on_failure=st.just(OnFailure.GO_ON)), SEEDS, SEEDS, SEEDS, BADNESS, PARAMS)
 def test_every_order_gives_the_same_end(
-    flow: Flow, one: int, two: int, salt: int, badness: int, params: dict[str, object]
+    flow: Flow, seed: int, other_seed: int, salt: int, badness: int, params: dict[str, object]
 ) -> None:
-    first, second = run(flow, one, salt, badness, params), run(flow, two, salt, badness, params)
+    first, second = run(flow, seed, salt, badness, params), run(flow, other_seed, salt, badness, params)
     assert end_state(first.run) == end_state(second.run)
 
 
 @settings(max_examples=examples(100))
 @given(flows(), SEEDS, SEEDS, SEEDS, BADNESS, PARAMS)
 def test_every_order_gives_the_same_outcome(
-    flow: Flow, one: int, two: int, salt: int, badness: int, params: dict[str, object]
+    flow: Flow, seed: int, other_seed: int, salt: int, badness: int, params: dict[str, object]
 ) -> None:
-    first, second = run(flow, one, salt, badness, params), run(flow, two, salt, badness, params)
+    first, second = run(flow, seed, salt, badness, params), run(flow, other_seed, salt, badness, params)
     assert first.run.outcome == second.run.outcome
     assert max(first.largest, second.largest) < SMALL
 

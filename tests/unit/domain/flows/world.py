@@ -9,12 +9,17 @@ from random import Random
 
 from forestay.domain.flows.commands import (
     AnswerVerb,
+    AskPerson,
+    AwaitEvent,
     BindWorklet,
     CancelTimer,
     CancelWork,
     Command,
     ContinueWork,
+    FeedShard,
+    FindCompensation,
     FinishRun,
+    FollowShard,
     GrowShard,
     HoldWork,
     ListFiles,
@@ -30,13 +35,17 @@ from forestay.domain.flows.commands import (
 from forestay.domain.flows.definition.flow import Flow
 from forestay.domain.flows.definition.flow_version import planned
 from forestay.domain.flows.events import (
+    CompensationFound,
     Event,
+    EventArrived,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
     JobsEnded,
     RunEnded,
     TimerFired,
+    Verb,
+    VerbKind,
     WorkletBound,
 )
 from forestay.domain.flows.execution.advance import advance, start_run
@@ -45,13 +54,16 @@ from forestay.domain.flows.execution.run_waits import waits_for
 from forestay.domain.flows.scatter.elements import elements
 from forestay.domain.flows.scatter.shard_run import (
     BatchEnded,
+    ElementsReady,
     ShardCancelled,
     ShardContinued,
     ShardEvent,
+    ShardFollowed,
     ShardGrew,
     ShardHeld,
     ShardRun,
     SubmitBatch,
+    TellFollower,
     advance_shard,
     shard_ended,
     start_shard,
@@ -85,6 +97,9 @@ class Batch:
 class World:
     """Runs one run to its end."""
 
+    answering = True
+    """Whether somebody answers the questions of the run."""
+
     def __init__(
         self,
         flow: Flow,
@@ -96,7 +111,11 @@ class World:
         results: Callable[[str], object] | None = None,
         repeats: bool = True,
         undo_failures: Mapping[str, int] | None = None,
+        streams: bool = True,
+        library: Mapping[str, str] | None = None,
     ) -> None:
+        self.library = library
+        """The version of the compensation that is registered for each action now; None: the run started before there was a library."""
         self.undo_failures = undo_failures or {}
         """How many tries of a task's compensation fail."""
         self.random = Random(seed)
@@ -109,6 +128,8 @@ class World:
         self.shards: dict[tuple[str, int], ShardRun] = {}
         self.asked: list[Event] = []
         """Answers that are on their way."""
+        self.between: list[tuple[str, int, ShardEvent]] = []
+        """What shards are told by others, on its way."""
         self.watches: dict[str, WatchFiles] = {}
         self.seen_files: dict[str, int] = {}
         self.timers: dict[str, int] = {}
@@ -122,7 +143,9 @@ class World:
         self.largest = 0
         self.carried = True
         """Whether the state is written down and read back before each event."""
-        self.run, commands = start_run(self.plan, run="c1", at=self.now, params=params)
+        self.run, commands = start_run(
+            self.plan, run="c1", at=self.now, params=params, streams=streams, library=library is not None
+        )
         self.perform(commands)
 
     # What commands ask for
@@ -143,14 +166,15 @@ class World:
                 batch.holders |= set(holders)
                 wanted = {first + place for place in range(count) if not skip >> place & 1}
                 batch.left |= wanted - set(batch.ends)
+                self.submitted(batch, wanted)
                 if not wait:
                     self.asked.append(JobsAccepted(self.now, order.work, first, count))
-            case StartShard(order, shard, first, count, skip, holders, wait, open_):
+            case StartShard(order, shard, first, count, skip, holders, wait, open_, streams):
                 if (order.work, shard) in self.shards:
                     return
                 run, made = start_shard(
-                    first=first, count=count, skip=skip, open_=open_, wait=wait, holders=holders
-                )  # fmt: skip
+                    first=first, count=count, skip=skip, open_=open_, wait=wait, holders=holders, streams=streams
+                )
                 self.shards[order.work, shard] = run
                 batch = Batch(order.work, order.task, order.undo, shard, wait=wait, holders=set(holders))
                 self.batches[order.work, shard] = batch
@@ -158,6 +182,10 @@ class World:
                 self._advance_shard(order.work, shard, None)
             case GrowShard(work, shard, count, open_):
                 self._advance_shard(work, shard, ShardGrew(count, open_))
+            case FeedShard(work, shard, ready, closed, works):
+                self.between.append((work, shard, ElementsReady(ready, closed, works)))
+            case FollowShard(work, shard, of, at):
+                self.between.append((of, at, ShardFollowed(work, shard)))
             case StartRun(order, index):
                 batch = self.batches.setdefault(
                     (order.work, None), Batch(order.work, order.task, order.undo, runs=True)
@@ -194,6 +222,16 @@ class World:
                 self.watches.pop(work, None)
             case BindWorklet(work):
                 self.asked.append(WorkletBound(self.now, work, "f" * 64))
+            case FindCompensation(_, number, action):
+                version = (self.library or {}).get(action, "")
+                self.asked.append(CompensationFound(self.now, number, version, 3 if version else 0))
+            case AskPerson(work, instance):
+                verb = Verb(self.now, f"answer:{work}", VerbKind.ANSWER, instance=instance, by="ben", changes={"n": 2})
+                if self.answering:
+                    self.asked.append(verb)
+            case AwaitEvent(work):
+                if self.answering:
+                    self.asked.append(EventArrived(self.now, work, f"event:{work}", "ben", {"n": 2}))
             case StartTimer(timer, at):
                 self.timers[timer] = at
             case CancelTimer(timer):
@@ -216,6 +254,12 @@ class World:
             if isinstance(command, SubmitBatch):
                 wanted = {command.first + at for at in range(command.count) if not command.skip >> at & 1}
                 batch.left |= wanted - set(batch.ends)
+                self.submitted(batch, wanted)
+            if isinstance(command, TellFollower):
+                self.between.append((command.work, command.shard, ElementsReady(command.well)))
+
+    def submitted(self, batch: Batch, elements: set[int]) -> None:
+        """Jobs are made; tests look here whether they may be."""
 
     def _advance_shard(self, work: str, shard: int, event: ShardEvent | None) -> None:
         run = self.shards[work, shard]
@@ -262,6 +306,10 @@ class World:
             assert self.run == before, f"a repeat of {event} changed the run"
         choices: list[Callable[[], None]] = []
         choices += [lambda place=place: self.send(self.asked.pop(place)) for place in range(len(self.asked))]  # type: ignore[misc]
+        choices += [
+            lambda place=place: self._advance_shard(*self.between.pop(place))  # type: ignore[misc]
+            for place in range(len(self.between))
+        ]
         choices += [
             lambda batch=batch: self.end_some(batch)  # type: ignore[misc]
             for batch in self.batches.values()

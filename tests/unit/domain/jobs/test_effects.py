@@ -126,7 +126,7 @@ def test_processes_that_could_not_be_ended_are_an_overlap_in_the_story() -> None
 def test_every_job_of_a_scatter_knows_its_effects() -> None:
     spec = replace(Specification("s", "lab", "pay", ("pay",)), effects=Effects.EXTERNAL)
     common = Submission(spec, owner="ann", labels={"a": "b"})
-    (made,) = new_jobs(common, [JobElement("j1", 1, {}, None)], now=1, by="ann", trace="t")  # type: ignore[arg-type]
+    (made,) = new_jobs(common, [JobElement("j1", 1, {}, None)], now=1, by="ann", trace="t")
     assert needs_person(_lost(_claimed(made)))
 
 

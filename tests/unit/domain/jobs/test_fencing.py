@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.contract.examples import NOW, ending, job
 
-from forestay.domain.jobs.claim import Applied, Superseded, claim, end, retry_policy
+from forestay.domain.jobs.claim import Applied, Superseded, begin, claim, end, release, retry_policy
 from forestay.domain.jobs.job_document import JobDocument, Token
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.specification import RetryPolicy
@@ -45,6 +45,32 @@ def test_the_right_claim_with_another_token_is_fenced(token: str) -> None:
 @pytest.mark.finding("F-G2")
 def test_the_right_token_with_another_claim_is_fenced() -> None:
     assert isinstance(verdict(running(), claim="c-2"), Superseded)
+
+
+def released() -> JobDocument:
+    document = release(
+        running(), claim_id="c-1", now=NOW + 1, by="orphan watch", reason="its pilot is silent", overlap_possible=True
+    )
+    assert not isinstance(document, TransitionRefused)
+    return document
+
+
+def test_a_late_end_counts_only_for_the_claim_that_was_released() -> None:
+    """Until somebody claims the job again, its own former claim may still end it; no other claim may."""
+    late = ending(running())
+    assert isinstance(end(released(), late, now=NOW + 2, by="pilot-1"), Applied)
+    assert isinstance(end(released(), replace(late, claim="c-2"), now=NOW + 2, by="pilot-1"), Superseded)
+
+
+def test_only_the_claim_that_is_named_is_released() -> None:
+    refused = release(running(), claim_id="c-2", now=NOW, by="orphan watch", reason="", overlap_possible=False)
+    assert isinstance(refused, TransitionRefused)
+
+
+@pytest.mark.parametrize(("claim_id", "pilot"), [("c-2", "pilot-1"), ("c-1", "pilot-2")])
+def test_only_the_holder_begins(claim_id: str, pilot: str) -> None:
+    assert isinstance(begin(running(), claim_id=claim_id, now=NOW, by=pilot), TransitionRefused)
+    assert not isinstance(begin(running(), claim_id="c-1", now=NOW, by="pilot-1"), TransitionRefused)
 
 
 @pytest.mark.finding("F-G2")

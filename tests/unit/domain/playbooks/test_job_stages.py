@@ -51,4 +51,5 @@ def test_forestays_own_table_allows_no_more() -> None:
         states = {state: after for (state, other_event), after in TRANSITIONS.items() if other_event is event}
         assert set(states) == set(State) - FINAL
         assert set(states.values()) == {end}
-    assert {event for state, event in TRANSITIONS if state in FINAL} == {Event.NOTIFY}
+    assert {event for state, event in TRANSITIONS if state in FINAL} == {Event.NOTIFY, Event.REMAKE}
+    assert all(after is state for (state, _), after in TRANSITIONS.items() if state in FINAL)

@@ -12,6 +12,7 @@ from forestay.apps.config.settings import load
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.playbooks.playbook_check import check_playbook
 from forestay.domain.rules.context import read_context
+from forestay.formats.flows.compensation_yaml import read_compensation_text
 from forestay.formats.flows.yaml_flow import read_flow_text
 from forestay.formats.rules.playbook_files import worklet_files
 from forestay.formats.rules.playbook_json import read_playbook_text
@@ -26,11 +27,23 @@ RULES = sorted(CONCERT.glob("rules/*.yaml"))
 
 @pytest.mark.parametrize(
     "file",
-    sorted([CONCERT / "organise-concert.yaml", SLOT / "advertising-slot.yaml", *CONCERT.glob("worklets/*.yaml")]),
+    sorted([CONCERT / "organise-concert.yaml", *SLOT.glob("*.yaml"), *CONCERT.glob("worklets/*.yaml")]),
     ids=lambda file: file.name,
 )
 def test_a_flow_can_be_run(file: Path) -> None:
     assert read_flow_text(file.read_text(encoding="utf-8")).problems == ()
+
+
+def test_each_action_of_the_slots_approval_has_its_compensation() -> None:
+    flow = read_flow_text((SLOT / "approval.yaml").read_text(encoding="utf-8")).flow
+    assert flow is not None
+    actions = {task.action for task in flow.tasks if task.action}
+    for action in actions:
+        registered = read_compensation_text((SLOT / "compensations" / f"{action}.yaml").read_text(encoding="utf-8"))
+        assert registered.problems == ()
+        assert registered.registered is not None
+        assert registered.registered.action == action
+    assert {file.stem for file in SLOT.glob("compensations/*.yaml")} == actions
 
 
 @pytest.mark.parametrize("file", PLAYBOOKS, ids=lambda file: file.name)

@@ -20,7 +20,7 @@ TASKS = [block for block in BLOCKS if block.startswith("  ")]
 
 
 def test_the_page_shows_something_of_each() -> None:
-    assert (len(FLOWS), len(SCATTERS), len(INPUTS), len(TASKS)) == (1, 8, 1, 3)
+    assert (len(FLOWS), len(SCATTERS), len(INPUTS), len(TASKS)) == (1, 8, 1, 5)
 
 
 @pytest.mark.parametrize("text", FLOWS)

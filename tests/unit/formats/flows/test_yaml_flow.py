@@ -146,6 +146,8 @@ SHAPE = [
 INNER = "flows: {i: {name: i, params: {need: null, may: 1}, tasks: {t: {command: [x]}}, outputs: {o: 1}}}"
 LOOP = "  l:\n    loop:\n      at_most: 3\n      until: %s\n      tasks:\n        in1: {command: [x], result: r.json}\n"
 MEANING = [
+    (flow_of("  a: {command: [x], container: 'ftp://x'}"), "no runtime knows such an image"),
+    (flow_of("  a: {command: [x], scatter: {s: [1]}, container: 'tool:${s}'}"), "it is the same for all jobs of a scatter"),
     (flow_of("  a: {command: [x], after: [bb]}\n  b: {command: [x]}"), "4:29: tasks.a.after[0]: there is no task 'bb'; did you mean 'b'?"),
     (flow_of("  a: {command: [x], after: [a]}"), "cannot come after itself"),
     (flow_of("  a: {command: [x], after: [b]}\n  b: {command: [x], after: [c]}\n  c: {command: [x], after: [a]}"), "4:3: tasks.a: tasks wait for each other: a → b → c → a"),
@@ -206,6 +208,7 @@ MEANING = [
     (flow_of("  a: {command: [x], outputs: {o: /etc/x}}"), "tasks.a.outputs.o: an output is a file in"),
     (flow_of("  a: {command: [x], outputs: {o: a/../../x}}"), "an output is a file in"),
     (flow_of("  a: {command: [x], inputs: {../x: y}}"), "an input's name is a file in"),
+    (flow_of("  a: {command: [x], inputs: {parts/: y}}"), "write 'parts': what comes from a scatter is put into a folder"),
     (flow_of("  a: {command: [x], result: ../r.json}"), "the result is one file in"),
     (flow_of("  a: {command: [x], environment: {'A-B': x}}"), "a variable's name"),
     (flow_of("  a: {command: [x]}", "outputs: {o: '${tasks.b.state}'}"), "outputs.o: ${tasks.b.state}: there is no task 'b'"),

@@ -36,7 +36,7 @@ def test_every_state_of_a_run_is_one_of_a_run() -> None:
     assert state_of("something new") is WesRunState.UNKNOWN
 
 
-@pytest.mark.parametrize("run", ["suspended", "stopping", "compensating"])
+@pytest.mark.parametrize("run", ["suspended", "held", "asking", "stopping", "compensating"])
 def test_a_run_that_is_held_or_undone_runs_to_its_client(run: str) -> None:
     """A client that knows QUEUED, INITIALIZING and RUNNING alone as not ended goes on waiting."""
     assert state_of(run) is WesRunState.RUNNING

@@ -162,7 +162,7 @@ class Crowd(RuleBasedStateMachine):
 
     @invariant()
     def sums_agree(self) -> None:
-        for cache, neighbours in zip(self.host.caches, self.host.neighbours, strict=True):
+        for cache, neighbours in zip(self.host.caches, self.host.neighbours):
             assert cache.used <= cache.capacity
             known = neighbours._known.values()
             others = {file.sha256: file.size for neighbour in known for file in neighbour.held.values()}
@@ -205,7 +205,7 @@ def never() -> bool:
 
 @pytest.mark.ledger("P3-08")
 def test_misses_at_once_make_one_transfer(host: Host, tmp_path: Path) -> None:
-    stagings = [CacheStaging(cache, near) for cache, near in zip(host.caches, host.neighbours, strict=True)]
+    stagings = [CacheStaging(cache, near) for cache, near in zip(host.caches, host.neighbours)]
     source = Fetches(b"content")
     fields = {"file": "lfn:a", "source": "lfn:a"}
     where: list[str] = []

@@ -208,6 +208,10 @@ class Books(RuleBasedStateMachine):
             book.unpin(key)
             if self.pins[name].get(key):
                 self.pins[name][key] -= 1
+            # As the cache does: what was too much stayed only because a job had it.
+            for gone in book.resize(book.capacity):
+                assert not self.pins[name].get(gone)
+                del self.held[name][gone]
 
     @rule(number=st.integers(0, 15))
     def discard(self, number: int) -> None:

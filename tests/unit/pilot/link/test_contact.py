@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ def test_a_payload_goes_on_through_an_outage_and_its_end_arrives_once(
 
 
 def test_an_end_whose_answer_is_lost_is_sent_again(server: FakeServer, pilot: StartPilot) -> None:
-    server.heartbeat_every = 0.1
+    server.heartbeat_every = 0.5
     server.failures.lose_completion_replies = 2
     claim = server.submit("sh", "-c", "exit 3")
     pilot()
@@ -71,7 +70,7 @@ def test_an_end_whose_answer_is_lost_is_sent_again(server: FakeServer, pilot: St
 
 
 def test_an_end_is_kept_while_its_result_is_unknown(server: FakeServer, pilot: StartPilot) -> None:
-    server.heartbeat_every = 0.05
+    server.heartbeat_every = 0.5
     server.failures.end_result = "unknown"
     claim = server.submit("true")
     pilot()
@@ -126,7 +125,7 @@ def test_a_damaged_end_in_the_spool_is_set_aside(server: FakeServer, pilot: Star
 def test_heartbeats_count_up_and_name_exactly_what_is_held(
     server: FakeServer, pilot: StartPilot, tmp_path: Path
 ) -> None:
-    server.heartbeat_every = 0.1
+    server.heartbeat_every = 0.25
     claim = server.submit("sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done")
     pilot()
     until(lambda: held(server) == {claim["claim"]}, "the claim in a heartbeat")
@@ -137,15 +136,17 @@ def test_heartbeats_count_up_and_name_exactly_what_is_held(
     assert [heartbeat["counter"] for heartbeat in heartbeats] == list(range(1, len(heartbeats) + 1))
     assert all(heartbeat["session"] == 1 for heartbeat in heartbeats)
     assert all(claims in ([], [claim["claim"]]) for claims in (heartbeat["claims"] for heartbeat in heartbeats))
-    gaps = [later["at"] - earlier["at"] for earlier, later in pairwise(heartbeats)]
+    gaps = [later["at"] - earlier["at"] for earlier, later in zip(heartbeats, heartbeats[1:])]
     # A busy machine makes some gaps longer, never the mean shorter.
-    assert min(gaps) < 0.2
-    assert sum(gaps) / len(gaps) > 0.09
+    assert min(gaps) < 0.5
+    assert sum(gaps) / len(gaps) > 0.23
 
 
 def test_a_heartbeat_is_not_held_up_by_a_claim_or_an_end(server: FakeServer, pilot: StartPilot) -> None:
     server.heartbeat_every = 0.1
-    pilot(claim_wait=5.0)
+    server.failures.claims_after_heartbeats = 6
+    server.submit("true")
+    pilot()
     until(lambda: server.seen.claim_requests, "a claim request under way")
     until(lambda: len(server.seen.heartbeats) > 5, "heartbeats meanwhile")
     assert len(server.seen.claim_requests) == 1
@@ -167,7 +168,7 @@ def test_the_next_channel_opens_before_the_last_one_closes(server: FakeServer, p
 def test_a_broken_channel_is_opened_at_another_server_at_once(
     server: FakeServer, second: FakeServer, pilot: StartPilot
 ) -> None:
-    server.heartbeat_every = second.heartbeat_every = 0.1
+    server.heartbeat_every = second.heartbeat_every = 0.5
     pilot(servers=[server.url, second.url])
     until(lambda: server.channels or second.channels, "a channel")
     first, other = (server, second) if server.channels else (second, server)
@@ -181,7 +182,7 @@ def test_a_broken_channel_is_opened_at_another_server_at_once(
 
 
 def test_an_expired_token_is_renewed(server: FakeServer, pilot: StartPilot) -> None:
-    server.heartbeat_every = 0.2
+    server.heartbeat_every = 3.0
     pilot()
     until(lambda: server.seen.heartbeats, "a heartbeat")
     for token in list(server.tokens):
@@ -201,7 +202,7 @@ def test_a_token_is_renewed_before_it_runs_out(server: FakeServer, pilot: StartP
 
 
 def test_a_forgotten_pilot_enrols_again(server: FakeServer, pilot: StartPilot) -> None:
-    server.heartbeat_every = 0.1
+    server.heartbeat_every = 3.0
     pilot()
     until(lambda: server.seen.heartbeats, "a heartbeat")
     server.tokens.clear()

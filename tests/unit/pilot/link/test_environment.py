@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.pilot.fake_server import FakeServer
 
-from forestay_pilot.link import environment
+from forestay_pilot.link import announcement, environment
 from forestay_pilot.link.announcement import announce
 from forestay_pilot.link.environment import CHECKS, Check, FailedCheck, PilotEnvironment, check_environment
 from forestay_pilot.link.server_link import ServerRing
@@ -149,5 +149,5 @@ def test_a_check_that_breaks_has_failed(place: Any) -> None:
 
 
 def test_an_announcement_that_nobody_hears_does_not_hold_the_pilot_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forestay_pilot.link.announcement.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr(announcement, "time", SimpleNamespace(sleep=lambda _seconds: None))
     assert not announce(ServerRing([NOWHERE]), "t", {}, [FailedCheck("commands", "none")])

@@ -22,7 +22,7 @@ def certificate(tmp_path: Path) -> Path:
     """A key and its own certificate, in one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "forestay test")])
-    now = datetime.datetime.now(datetime.UTC)
+    now = datetime.datetime.now(datetime.timezone.utc)
     made = (
         x509.CertificateBuilder()
         .subject_name(name)

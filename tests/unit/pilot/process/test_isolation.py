@@ -108,50 +108,6 @@ def test_no_payload_sees_the_token(server: FakeServer, open_folder: Path) -> Non
     assert set(seen["names"]) <= {"PATH", "HOME", "LC_CTYPE"}
 
 
-def fake_apptainer(folder: Path) -> str:
-    """Stands in for Apptainer, which is not here: it writes down how it was called, and runs the command outside."""
-    path = folder / "apptainer"
-    path.write_text(
-        f"#!{sys.executable}\n"
-        "import json, os, sys\n"
-        f"json.dump([sys.argv, dict(os.environ)], open({str(folder / 'called')!r}, 'w'))\n"
-        "at = sys.argv.index('--pwd') + 3\n"
-        "os.execvp(sys.argv[at], sys.argv[at:])\n"
-    )
-    path.chmod(0o700)
-    return str(path)
-
-
-def test_a_container_is_run_by_apptainer(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
-    """The command line is tested with a stand-in: what Apptainer makes of it is not."""
-    claim = server.submit("sh", "-c", "echo inside {sample}; pwd", environment={"MODE": "fast", "PATH": "/opt/bin"})
-    claim["specification"]["container"] = "/images/align.sif"
-    claim["parameters"] = {"sample": "A 1"}
-    pilot(surroundings=Surroundings(grace=1.0, apptainer=fake_apptainer(tmp_path)))
-    end = server.end_of(claim)
-    assert end["outcome"] == "ok", end["log_tail"]
-    words, environment = json.loads((tmp_path / "called").read_text())
-    folder = words[words.index("--pwd") + 1]
-    assert words[1:] == [
-        "exec", "--containall", "--bind", folder, "--pwd", folder, "/images/align.sif", "sh", "-c", "echo inside A 1; pwd",
-    ]  # fmt: skip
-    assert environment["APPTAINERENV_MODE"] == "fast"
-    assert environment["APPTAINERENV_PATH"] == "/opt/bin"
-    assert environment["APPTAINERENV_FORESTAY_JOB"] == claim["job"]
-    assert "MODE" not in environment
-    assert end["log_tail"].split("\n")[0] == "inside A 1"
-
-
-def test_no_apptainer_is_a_plain_failure(server: FakeServer, pilot: StartPilot, tmp_path: Path) -> None:
-    claim = server.submit("touch", str(tmp_path / "outside"))
-    claim["specification"]["container"] = "docker://debian:12"
-    pilot()
-    end = server.end_of(claim)
-    assert (end["outcome"], end["reason"], end["error"]) == ("failure", "start-failed", "no-container")
-    assert "needs the container docker://debian:12, and there is no apptainer on this machine" in end["log_tail"]
-    assert not (tmp_path / "outside").exists()
-
-
 def memory_group() -> str:
     """A folder of control groups in which this process may make others; empty where there is none."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():

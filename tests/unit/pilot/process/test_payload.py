@@ -251,7 +251,7 @@ def test_a_cancel_order_kills_the_whole_process_group(server: FakeServer, pilot:
 def test_a_heartbeat_can_cancel_and_a_waiting_claim_is_never_started(
     server: FakeServer, pilot: StartPilot, tmp_path: Path
 ) -> None:
-    server.heartbeat_every = 0.1
+    server.heartbeat_every = 0.5
     running = server.submit("sleep", "300")
     waiting = server.submit("touch", str(tmp_path / "started"))
     pilot(batch=2)
@@ -315,12 +315,12 @@ def test_a_daemon_of_a_living_payload_is_left_alone(server: FakeServer, pilot: S
 def test_only_external_effects_end_with_the_lease(
     server: FakeServer, pilot: StartPilot, tmp_path: Path, effects: str
 ) -> None:
-    server.lease, server.heartbeat_every = 0.6, 0.15
-    claim = server.submit("sh", "-c", f"touch {tmp_path}/begun; sleep 1.5", effects=effects)
+    server.lease, server.heartbeat_every = 4.0, 1.0
+    claim = server.submit("sh", "-c", f"touch {tmp_path}/begun; sleep 7", effects=effects)
     pilot()
     until((tmp_path / "begun").exists)
     server.stop()
-    time.sleep(0.9)  # the lease has to pass while no server answers: only time does that
+    time.sleep(4.3)  # the lease has to pass while no server answers: only time does that
     server.start()
     end = server.end_of(claim)
     if effects == "external":
@@ -334,13 +334,13 @@ def test_what_was_held_ready_when_the_lease_passed_is_given_back_unbegun(
     server: FakeServer, pilot: StartPilot, tmp_path: Path
 ) -> None:
     """Another may have run it meanwhile, to its end: no later heartbeat makes the claim good again."""
-    server.lease, server.heartbeat_every = 0.6, 0.15
+    server.lease, server.heartbeat_every = 4.0, 1.0
     first = server.submit("sh", "-c", f"touch {tmp_path}/begun; while ! test -e {tmp_path}/gate; do sleep 0.02; done")
     ready = server.submit("touch", str(tmp_path / "ready"))
     pilot(batch=2)
     until((tmp_path / "begun").exists)
     server.stop()
-    time.sleep(0.9)  # the lease has to pass while no server answers: only time does that
+    time.sleep(4.3)  # the lease has to pass while no server answers: only time does that
     server.start()
     (tmp_path / "gate").touch()
     assert server.end_of(first)["outcome"] == "ok"

@@ -193,6 +193,8 @@ def test_the_first_output_that_fails_ends_the_copies_and_takes_them_away(
     with pytest.raises(OutputFailedError) as failed:
         commit_outputs(job, str(folder), ["many/*"], str(tmp_path / "out"))
     assert failed.value.error == "ENOSPC"
+    copiers = [thread.name for thread in threading.enumerate() if thread.name.startswith("outputs")]
+    assert not copiers, "nobody still writes when the folder is taken away"
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 

@@ -75,6 +75,17 @@ def test_the_first_place_that_gives_the_file_serves(tmp_path: Path, storage: Sto
     ]
 
 
+def test_the_size_of_a_file_is_told_wherever_it_came_from(tmp_path: Path) -> None:
+    def cached(spec: dict[str, Any], target: str, fetch: object) -> str:
+        Path(target).write_bytes(CONTENT)
+        return "cache"
+
+    results: list[dict[str, Any]] = []
+    spec = {"name": "in.dat", "source": "lfn:f", "file": "lfn:f"}
+    stage_in([spec], str(tmp_path), sequential=True, stopped=lambda: False, cache=cached, note=results.append)
+    assert results == [{"file": "lfn:f", "name": "in.dat", "from": "cache", "bytes": len(CONTENT)}]
+
+
 @pytest.mark.ledger("P0-12")
 def test_a_replica_that_is_not_what_was_registered_is_passed_over(
     tmp_path: Path, storage: Storage, second: Storage

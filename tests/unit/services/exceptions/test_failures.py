@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.pilot_store import SqlPilotStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
+from forestay.domain.data.staging_terms import restaged
 from forestay.domain.exceptions.incidents.default_policy import NEVER
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import IncidentState
@@ -31,10 +32,12 @@ from forestay.domain.jobs.job_document import (
     PILOT_DEATHS,
     AttemptOutcome,
     AttemptResult,
+    Delivery,
     JobDocument,
     State,
     Token,
 )
+from forestay.domain.jobs.job_flow_pattern import FORGOTTEN
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
 from forestay.domain.pilots.pilot import PilotState
@@ -62,8 +65,15 @@ class Desk:
     def handler(self) -> ExceptionPipeline:
         return build_pipeline(self.store, safeguards=self.policy)
 
-    async def add_rule(self, condition: str, *steps: dict[str, object], active: bool = True) -> str:
-        """A rule of the default policy; its condition is true of a job that has nothing, so that it may be written."""
+    async def add_rule(
+        self,
+        condition: str,
+        *steps: dict[str, object],
+        active: bool = True,
+        attempt: int = 1,
+        patterns: Sequence[str] = (),
+    ) -> str:
+        """A rule of the default policy; its condition is true of a job at `attempt` that has nothing, so that it may be written."""
         rules = RuleStore(SqlDocumentStore(self.store.database))
         sandbox = CelSandbox()
         try:
@@ -72,7 +82,7 @@ class Desk:
             true = {
                 "cause": "memory",
                 "confidence": 0.9,
-                "job": {"attempt": 1, "memory": 1 << 30},
+                "job": {"attempt": attempt, "memory": 1 << 30, "patterns": list(patterns)},
                 "history": {"owner_1h": 5},
                 "external": {"quota": {"left": 9}},
             }
@@ -254,6 +264,20 @@ async def test_a_container_is_tried_again_only_where_it_can_run(desk: Desk, else
     assert not avoids(document, "n17", now + 2 * 3_600_000), "somebody may install it"
 
 
+async def test_another_runtime_than_the_image_needs_is_none(desk: Desk) -> None:
+    pilots = SqlPilotStore(desk.store.database)
+    for name, runtimes in (("p1", []), ("p2", ["bubblewrap"])):
+        await pilots.put_pilot(pilot(name, tenant="lab", host=name, extra={"runtimes": runtimes}), None)
+    last = AttemptResult(
+        Token(0, 1), "c", AttemptOutcome.FAILURE, host="p1", reason="start-failed", error="no-container"
+    )
+    unpacked = await desk.put("unpacked", last=last, extra={"container_runtimes": ["bubblewrap", "podman"]})
+    pulled = await desk.put("pulled", last=last, extra={"container_runtimes": ["apptainer", "podman"]})
+    await desk.handler().handle_failures([(unpacked, ""), (pulled, "")])
+    assert (await desk.now("unpacked")).state is State.AVAILABLE
+    assert (await desk.now("pulled")).state is State.FAILED
+
+
 async def test_what_is_exhausted_fails_or_waits_for_a_person(desk: Desk) -> None:
     fails = await desk.put("fails")
     waits = await desk.put("waits", retry=RetryPolicy(when_exhausted=WhenExhausted.HOLD))
@@ -283,6 +307,7 @@ async def test_what_a_dead_server_left_behind_is_found_and_many_handlers_answer_
     assert sum((await desk.incidents.count(IncidentQuery(), by="cause")).values()) == 30
 
 
+@pytest.mark.ledger("P2-02")
 async def test_a_decision_stands_whatever_would_be_decided_later(desk: Desk) -> None:
     """The handler that decided died before it acted; by now the job's policy would say otherwise."""
     stored = await desk.put("one", retry=RetryPolicy(max_attempts=2))
@@ -340,6 +365,34 @@ async def test_a_rule_answers_what_the_default_policy_would_have_given_up(desk: 
     (decision,) = await desk.incidents.decisions(stored.status.id)
     assert decision.by.endswith(f"#{rule}")
     assert [entry["verdict"] for entry in decision.detail["path"]] == ["true", "true"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.ledger("P0-26")
+async def test_rules_map_the_job_flow_pattern_in_use_to_a_fault_tolerant_pattern(desk: Desk) -> None:
+    """The same failure: a job that someone is notified of is resubmitted, one that nobody waits for is failed, one with inputs is staged again."""
+    steps: dict[str, dict[str, object]] = {
+        "notification": MORE_MEMORY,
+        "fire-and-forget": {"action": "force-fail"},
+        "staging": {"action": "restage"},
+    }
+    for pattern, step in steps.items():
+        await desk.add_rule(f'{IS_MEMORY} && "{pattern}" in job.patterns', step, patterns=[pattern])
+    await asyncio.sleep(FRESH)  # as old as a copy may be
+    needs: dict[str, Any] = {"resources": Resources(cpus=1, memory=1 << 30)}
+    jobs = {
+        "told": needs | {"delivery": Delivery("https://example.org/told")},
+        "forgotten": needs | {"labels": {FORGOTTEN: "true"}},
+        "staged": needs | {"stages": True},
+    }
+    await desk.handler().handle_failures([(await desk.put(name, **fields), OOM) for name, fields in jobs.items()])
+    documents = {name: await desk.now(name) for name in jobs}
+    assert {name: document.state for name, document in documents.items()} == {
+        "told": State.AVAILABLE,
+        "forgotten": State.FAILED,
+        "staged": State.AVAILABLE,
+    }
+    assert (documents["told"].resources.memory, documents["staged"].resources.memory) == (2 << 30, 1 << 30)
+    assert (restaged(documents["told"].extra), restaged(documents["staged"].extra)) == (0, 1)
 
 
 @pytest.mark.ledger("P1-35")

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.job_store import SqlJobStore
+from forestay.domain.flows.events import Event, JobsEnded
 from forestay.domain.flows.scatter.shard_run import BatchEnded, ShardEvent
 from forestay.domain.jobs.job_document import FlowRef, JobDocument, State
 from forestay.domain.jobs.specification import Specification
@@ -55,6 +56,11 @@ class Engine:
 
     received: list[int] = field(default_factory=list)
 
+    async def tell_run(self, run: str, events: Sequence[Event]) -> None:
+        (event,) = events
+        assert isinstance(event, JobsEnded)
+        self.received.append(event.well)
+
     async def tell_shard(self, run: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
         for event in events:
             assert isinstance(event, BatchEnded)
@@ -68,14 +74,15 @@ class Room:
     clock: HandClock
     engine: Engine
 
-    async def end(self, places: range, *, of: int, at: int | None = None) -> None:
+    async def end(self, places: range, *, of: int, at: int | None = None, prompt: bool = False, shard: int = 0) -> None:
         """Jobs of one shard that end now, or that seem to have ended at another time."""
         now = self.clock.now() if at is None else at
-        await self.store.write([DocumentChange(ended(place, of, now), None) for place in places])
+        ref = FlowRef("run", "each@1", "v", shard, 0, of, prompt=prompt)
+        await self.store.write([DocumentChange(ended(place, ref, now), None) for place in places])
 
 
-def ended(place: int, of: int, at: int) -> JobDocument:
-    asked = Submission(SPEC, "ann", index=place, flow_ref=FlowRef("run", "each@1", "v", 0, place, of))
+def ended(place: int, ref: FlowRef, at: int) -> JobDocument:
+    asked = Submission(SPEC, "ann", index=place, flow_ref=ref._replace(place=place))
     return replace(new_job(asked, job=f"job-{place}", now=at, by="ann"), state=State.COMPLETED)
 
 
@@ -127,6 +134,30 @@ async def test_the_few_ends_of_a_shard_wait_longer_each_time(tmp_path: Path) -> 
             waits.append(here.clock.at - since)
     # Of 30 s each time, an hour's ends would cost a shard 120 signals.
     assert waits == [35, 65, 125, 245, 245, 245]
+
+
+async def test_where_another_task_takes_them_up_a_shard_is_told_sooner(tmp_path: Path) -> None:
+    waits = []
+    async with room(tmp_path) as here:
+        for number in range(7):
+            await here.end(range(number, number + 1), of=5000, prompt=True)
+            since = here.clock.at
+            while len(here.engine.received) == number:
+                here.clock.at += 1
+                await here.relay.look()
+            waits.append(here.clock.at - since)
+    assert waits == [2, 3, 5, 9, 17, 31, 31]
+
+
+async def test_and_a_run_within_a_second_each_time(tmp_path: Path) -> None:
+    async with room(tmp_path) as here:
+        for number in range(3):
+            await here.end(range(number, number + 1), of=400, prompt=True, shard=-1)
+            await here.relay.look()
+            assert len(here.engine.received) == number
+            here.clock.at += 1
+            await here.relay.look()
+            assert len(here.engine.received) == number + 1
 
 
 async def test_what_was_seen_is_not_read_again_and_again(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from forestay.adapters.sql.document_store import SqlDocumentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.apps.compose.loops import stop
 from forestay.domain.flows.events import Verb, VerbKind
-from forestay.domain.flows.execution.flow_suspension import MAX_ORDERS, FlowSuspension
+from forestay.domain.flows.flow_suspension import MAX_ORDERS, FlowSuspension
 from forestay.domain.jobs.job_document import FlowRef, JobDocument
 from forestay.domain.jobs.steering import MAX_HOLDERS
 from forestay.ports.errors import Transient

@@ -731,6 +731,18 @@ async def test_user_or_site_may_let_such_a_job_be_requeued(who: str) -> None:
     assert room.batch.done == [("allow", "7"), ("again", ({}, 0))]
 
 
+async def test_an_id_that_slurm_gives_to_another_job_later_is_let_requeue_too() -> None:
+    """Slurm counts up to its `MaxJobId` and begins again."""
+    room = Room(FakeBatch(RUNS, requeue=False))
+    recovery = room.recovery(override=True)
+    await recovery.look()
+    word = room.spool.words.pop("7")
+    await recovery.look()
+    room.spool.words["7"] = word
+    await recovery.look()
+    assert room.batch.done == [("allow", "7"), ("allow", "7")]
+
+
 @pytest.mark.finding("F-A7")
 async def test_a_word_of_another_user_is_ignored_and_said_and_the_owners_word_still_counts() -> None:
     forged = job()._replace(owner=1001, file="7.0.1")

@@ -16,6 +16,7 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.sql.pilot_store import SqlPilotStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.jobs.job_document import FINAL, Delivery, FlowRef, JobDocument, State
+from forestay.domain.jobs.reuse import REUSE
 from forestay.domain.jobs.submission import Submission
 from forestay.domain.peers.placing import Placing
 from forestay.domain.pilots.pilot import PilotState
@@ -89,6 +90,16 @@ async def test_only_what_has_ended_and_is_old_goes(desk: Desk) -> None:
     assert await desk.prune.prune(BEFORE) == Pruned(len(FINAL), 0)
     left = {state.value for state in State} - {state.value for state in FINAL} | {"new"}
     assert await desk.there(*(state.value for state in State), "new") == left
+
+
+async def test_what_is_known_of_a_result_goes_with_its_job(desk: Desk) -> None:
+    note = {"key": "k", "place": "reuse-last:alpha:p"}
+    await desk.put(job("old", state=State.COMPLETED, changed=OLD, extra={REUSE: note}))
+    entries = [Document(name, "alpha", "reuse", {"job": "old"}) for name in ("reuse:alpha:k", "reuse-last:alpha:p")]
+    other = Document("reuse:alpha:other", "alpha", "reuse", {"job": "new"})
+    await desk.documents.put([(entry, None) for entry in [*entries, other]])
+    await desk.prune.prune(BEFORE)
+    assert list(await desk.documents.get([entry.id for entry in [*entries, other]])) == [other.id]
 
 
 async def test_jobs_of_a_run_stay_until_it_has_ended(desk: Desk) -> None:

@@ -16,10 +16,11 @@ import { ProblemBox } from "../../parts/problem-box";
 import { Rows, type Column } from "../../parts/rows";
 import { useTexts } from "../../texts/texts";
 import { Approvals } from "../error/approvals";
+import { Questions, useQuestions } from "../runs/questions";
 import { Filters, SINCE, sinceTime, type Filter } from "./filters";
 
 const SHOWN = 100;
-const VIEWS = ["attention", "approval", "recovering", "recovered"] as const;
+const VIEWS = ["attention", "approval", "questions", "recovering", "recovered"] as const;
 const KEYS = [
   ["j, k", "step"],
   ["Enter", "open"],
@@ -28,7 +29,7 @@ const KEYS = [
 ] as const;
 type View = (typeof VIEWS)[number];
 /** The states of what each view counts. */
-const STATES: Record<View, string> = { attention: "held,waiting", approval: "held", recovering: "open,acting,waiting", recovered: "complete" };
+const STATES: Record<View, string> = { attention: "held,waiting", approval: "held", questions: "held", recovering: "open,acting,waiting", recovered: "complete" };
 
 /** The error in one line; of a group that was recorded before there were fingerprints why it waits. */
 const titleOf = (group: InboxGroup): string => group.title || group.note;
@@ -211,7 +212,7 @@ function Nothing() {
 }
 
 interface Asked extends Filter {
-  view?: View;
+  view?: "recovering" | "recovered";
   snoozed: "hide" | "show";
 }
 
@@ -294,12 +295,14 @@ export default function Inbox() {
   const whole = useGroups({ cause: "", owner: "", host: "", since: "", snoozed: "hide" });
   const later = view === "recovering" || view === "recovered";
   const inbox = useGroups({ ...asked, view: later ? view : undefined });
-  const groups = (inbox.data?.groups ?? []).filter((one) => later || (one.waits_for === "an approval") === (view === "approval"));
+  const questions = useQuestions();
+  const asks = view === "questions";
+  const groups = (asks ? [] : (inbox.data?.groups ?? [])).filter((one) => later || (one.waits_for === "an approval") === (view === "approval"));
   const lately = useHours(groups);
   const columns = useColumns(lately);
   const count = whole.data?.count ?? 0;
   const approvals = whole.data?.groups.filter((one) => one.waits_for === "an approval").length ?? 0;
-  const numbers: Partial<Record<View, number>> = { attention: (whole.data?.many ?? 0) - approvals, approval: approvals };
+  const numbers: Partial<Record<View, number>> = { attention: (whole.data?.many ?? 0) - approvals, approval: approvals, questions: questions.data?.questions.length ?? 0 };
   const hidden = useRef(0);
   if (asked.snoozed === "hide" && inbox.data !== undefined) hidden.current = inbox.data.snoozed;
   useDocumentTitle(`${count > 0 ? `(${count.toLocaleString(texts.language)}) ` : ""}${texts.inbox.title} · Forestay`);
@@ -314,6 +317,11 @@ export default function Inbox() {
           </Text>
         )}
       </div>
+      {!!whole.data?.held_runs && (
+        <Anchor component={Link} href="/runs?state=suspended,held" fz="sm" underline="always" style={{ alignSelf: "flex-start" }}>
+          {texts.runs.heldRuns(whole.data.held_runs)}
+        </Anchor>
+      )}
       <Tabs value={view} activateTabWithKeyboard={false} onChange={(value) => ask("view", value === "attention" ? null : value)}>
         <Tabs.List aria-label={texts.inbox.title}>
           {VIEWS.map((one) => (
@@ -334,8 +342,9 @@ export default function Inbox() {
         </Tabs.List>
         <Tabs.Panel value={view} pt="sm">
           <Stack gap="sm">
-            {!empty && view !== "approval" && <Filters state={STATES[view]} filter={asked} ask={ask} narrow={narrow} />}
+            {!empty && view !== "approval" && !asks && <Filters state={STATES[view]} filter={asked} ask={ask} narrow={narrow} />}
             {view === "approval" && approvals > 0 && <Approvals focus />}
+            {asks && <Questions focus />}
             <ProblemBox problem={inbox.error} />
             {inbox.isPending && <Loader size="sm" aria-label={texts.app.loading} />}
             {empty && (
@@ -343,7 +352,7 @@ export default function Inbox() {
                 <Nothing />
               </div>
             )}
-            {!empty && inbox.data !== undefined && groups.length === 0 && <Text c="dimmed">{texts.inbox.none}</Text>}
+            {!empty && !asks && inbox.data !== undefined && groups.length === 0 && <Text c="dimmed">{texts.inbox.none}</Text>}
             {groups.length > 0 &&
               (narrow ? (
                 <Cards groups={groups} lately={lately} />
@@ -352,7 +361,7 @@ export default function Inbox() {
                   <Rows caption={texts.inbox.title} columns={columns} rows={groups} idOf={groupId} openRow={(one) => navigate(pageOf(one))} />
                 </div>
               ))}
-            {!later && hidden.current > 0 && (
+            {!later && !asks && hidden.current > 0 && (
               <Button
                 variant="subtle"
                 size="xs"

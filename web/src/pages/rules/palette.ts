@@ -8,6 +8,7 @@ export const PALETTE: { words: string; step: Step }[] = [
   { words: "retry by policy", step: { action: "retry" } },
   { words: "avoid the host", step: { action: "avoid-host" } },
   { words: "restage from another replica", step: { action: "restage", how: "other-replica" } },
+  { words: "make the lost input again", step: { action: "remake" } },
   { words: "suspend the task", step: { action: "suspend", target: "task" } },
   { words: "suspend the run", step: { action: "suspend", target: "run" } },
   { words: "continue the task", step: { action: "continue", target: "task" } },

@@ -1,7 +1,7 @@
 import { Anchor, Badge, Button, Grid, Group, Loader, Stack, Text, Title } from "@mantine/core";
 import { useDocumentTitle } from "@mantine/hooks";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { useMemo } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
 import { Link } from "wouter";
 import { api, told, type Schemas } from "../../api/client";
 import { useMay, useSession } from "../../api/session";
@@ -11,8 +11,13 @@ import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
 import { FactTable } from "../incident/evidence";
+import { CancelDialog } from "./cancel-dialog";
+import { Held } from "./held";
+import { Questions } from "./questions";
 import { RaisePanel } from "./raise-panel";
 import { ResumeDialog } from "./resume-dialog";
+import { useSteering, waits } from "./steering";
+import { TaskDialog } from "./task-dialog";
 
 type Whole = Schemas["RunDetailsOut"];
 type TaskInstance = Schemas["TaskOut"];
@@ -21,9 +26,10 @@ const RESUMABLE = new Set(["failed", "removed"]);
 const LIT: Record<string, string> = { completed: "true", forced_complete: "true", running: "true", failed: "false", faulted: "false", cancelled: "false" };
 const STORY = 100;
 
-/** The tasks of a run, each with its jobs as counts: a million of them is one box. */
-function Graph({ whole }: { whole: Whole }) {
+/** The tasks of a run, each with its jobs as counts: a million of them is one box. One that is chosen can be steered. */
+function Graph({ whole, steerable }: { whole: Whole; steerable: boolean }) {
   const texts = useTexts();
+  const [chosen, choose] = useState<string | null>(null);
   const flow = useQuery({
     queryKey: ["flow", whole.version],
     queryFn: () => told(api.GET("/v1/flows/{version}", { params: { path: { version: whole.version } } })),
@@ -63,7 +69,12 @@ function Graph({ whole }: { whole: Whole }) {
     );
     return [boxes, arrows];
   }, [whole, flow.data, texts]);
-  return <Drawn nodes={nodes} edges={edges} direction="LR" height={340} label={texts.runs.graph} />;
+  return (
+    <>
+      <Drawn nodes={nodes} edges={edges} direction="LR" height={340} label={texts.runs.graph} choose={steerable ? choose : undefined} />
+      {steerable && chosen !== null && <TaskDialog run={whole} id={chosen} order={flow.data?.order ?? {}} close={() => choose(null)} />}
+    </>
+  );
 }
 
 function RunStory({ name }: { name: string }) {
@@ -105,7 +116,6 @@ function RunStory({ name }: { name: string }) {
 
 export default function FlowRun({ name }: { name: string }) {
   const texts = useTexts();
-  const queries = useQueryClient();
   const { subject } = useSession();
   const operator = useMay("operator");
   const submitter = useMay("submitter");
@@ -114,22 +124,12 @@ export default function FlowRun({ name }: { name: string }) {
     queryFn: () => told(api.GET("/v1/runs/{run}", { params: { path: { run: name } } })),
     refetchInterval: (query) => (query.state.data && OVER.has(query.state.data.state) ? false : 2_000),
   });
-  const steering = useMutation({
-    mutationFn: ({ verb, holder }: { verb: "suspend" | "continue"; holder?: string }) =>
-      told(
-        api.POST("/v1/runs/{run}/verbs", {
-          params: { path: { run: name } },
-          body: { verb, holder, task: "", reason: "", ancestors: false, only_failed: false },
-        }),
-      ),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["run", name] }),
-  });
+  const steering = useSteering(name);
   const whole = found.data;
   useDocumentTitle(`${whole ? visible(whole.name) : texts.runs.title} · Forestay`);
   if (whole === undefined) return found.isError ? <ProblemBox problem={found.error} /> : <Loader size="sm" aria-label={texts.app.loading} />;
   const may = operator || (submitter && whole.owner === subject);
   const over = OVER.has(whole.state);
-  const holders = [...new Set([...whole.holders, ...whole.tasks.flatMap((one) => one.holders)])];
   return (
     <Stack gap="md" maw={1400}>
       <Group justify="space-between" align="flex-start">
@@ -139,39 +139,31 @@ export default function FlowRun({ name }: { name: string }) {
           </Anchor>
           <Title order={1}>{visible(whole.name)}</Title>
           <Group gap="xs">
-            <Badge variant="light" color={whole.state === "suspended" ? "orange" : "gray"} c="var(--ink)" tt="none" data-status={whole.state}>
+            <Badge variant="light" color={whole.state === "suspended" || whole.state === "held" || whole.state === "asking" ? "orange" : "gray"} c="var(--ink)" tt="none" data-status={whole.state}>
               {texts.runs.states[whole.state] ?? whole.state}
             </Badge>
             <Text fz="sm" c="dimmed">
-              {visible(whole.owner)} · <Ago at={whole.started} /> {whole.reason && `· ${visible(whole.reason)}`}
+              {visible(whole.owner)} · <Ago at={whole.started} /> {whole.schedule && `· ${texts.runs.schedule(visible(whole.schedule))}`} {whole.reason && `· ${visible(whole.reason)}`}
             </Text>
           </Group>
         </div>
         {may && RESUMABLE.has(whole.state) && <ResumeDialog name={name} />}
         {may && !over && (
           <Group gap="xs">
-            {holders.includes(subject) ? (
-              <Button loading={steering.isPending} onClick={() => steering.mutate({ verb: "continue" })}>
-                {texts.runs.goOn}
-              </Button>
-            ) : (
+            {!whole.holders.includes(subject) && (
               <Button variant="default" loading={steering.isPending} onClick={() => steering.mutate({ verb: "suspend" })}>
                 {texts.runs.suspend}
               </Button>
             )}
-            {operator &&
-              holders
-                .filter((one) => one !== subject)
-                .map((holder) => (
-                  <Button key={holder} variant="default" onClick={() => steering.mutate({ verb: "continue", holder })}>
-                    {texts.runs.goOnFor(visible(holder))}
-                  </Button>
-                ))}
+            <CancelDialog run={whole} />
           </Group>
         )}
       </Group>
       <ProblemBox problem={steering.error} />
-      <Graph whole={whole} />
+      {waits(steering.data) && <Text fz="sm">{texts.runs.waitsForApproval}</Text>}
+      <Questions run={name} />
+      <Held run={whole} />
+      <Graph whole={whole} steerable={may && !over} />
       <Grid gutter="md">
         <Grid.Col span={{ base: 12, md: 7 }}>
           <RunStory name={name} />

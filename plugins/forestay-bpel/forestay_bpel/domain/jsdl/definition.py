@@ -7,6 +7,8 @@ from enum import StrEnum
 
 JSDL = "http://schemas.ggf.org/jsdl/2005/11/jsdl"
 POSIX = "http://schemas.ggf.org/jsdl/2005/11/jsdl-posix"
+CONTAINER = "{urn:forestay:jsdl}Container"
+"""The image that the application runs in: an element of Forestay's own inside `Application`, which JSDL allows."""
 HPC = "http://schemas.ggf.org/jsdl/2006/07/jsdl-hpcpa"
 
 LIMITS = (
@@ -164,6 +166,8 @@ class JobDefinition:
     """The application's name."""
     application_version: str = ""
     application_description: str = ""
+    container: str = ""
+    """The image that it runs in; empty for none."""
     executing: Executing | None = None
     resources: JobResources | None = None
     staging: tuple[Staged, ...] = ()

@@ -76,6 +76,7 @@ def converted_job(job: JobDefinition) -> ConvertedJob:
         resources=_resources(job.resources, run, notes),
         inputs=inputs,
         outputs=outputs,
+        container=_literal(job.container.strip()),
         effects=Effects.EXTERNAL if outside else Effects.INTERNAL,
         labels={"jsdl.project": job.projects[0][:200]} if job.projects else {},
     )

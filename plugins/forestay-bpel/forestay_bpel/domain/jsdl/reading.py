@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from forestay_bpel.domain.jsdl.definition import (
+    CONTAINER,
     HPC,
     JSDL,
     LIMITS,
@@ -99,6 +100,7 @@ class _DefinitionReading:
             application=_text(application, _j("ApplicationName")),
             application_version=_text(application, _j("ApplicationVersion")),
             application_description=_text(application, _j("Description")),
+            container=_text(application, CONTAINER),
             executing=None if application is None else self.executing(application),
             resources=None if resources is None else self.resources(resources),
             staging=tuple(self.staged(xml_element) for xml_element in described.each(_j("DataStaging"))),

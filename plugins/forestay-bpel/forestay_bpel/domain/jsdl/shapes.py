@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from forestay_bpel.domain.jsdl.definition import HPC, JSDL, LIMITS, POSIX, RANGES
+from forestay_bpel.domain.jsdl.definition import CONTAINER, HPC, JSDL, LIMITS, POSIX, RANGES
 from forestay_bpel.domain.xml_tree import XML, XmlElement
 
 MANY = 10_000
@@ -71,7 +71,7 @@ def _texts(space: str, names: str, attributes: str = "", needed: str = "") -> di
 _RANGE = _shape(JSDL, "UpperBoundedRange", "LowerBoundedRange", "Exact*", "Range*")
 _APPLICATION = ElementShape(
     (
-        ChildRule(_j("ApplicationName")), ChildRule(_j("ApplicationVersion")), ChildRule(_j("Description")),
+        ChildRule(_j("ApplicationName")), ChildRule(_j("ApplicationVersion")), ChildRule(_j("Description")), ChildRule(CONTAINER),
         ChildRule(f"{{{POSIX}}}POSIXApplication"), ChildRule(f"{{{HPC}}}HPCProfileApplication"),
     )
 )  # fmt: skip
@@ -80,6 +80,7 @@ SHAPES: dict[str, ElementShape] = {
     _j("JobDescription"): _shape(JSDL, "JobIdentification", "Application", "Resources", "DataStaging*"),
     _j("JobIdentification"): _shape(JSDL, "JobName", "Description", "JobAnnotation*", "JobProject*"),
     _j("Application"): _APPLICATION,
+    CONTAINER: ElementShape(text=True),
     _j("Resources"): _shape(
         JSDL, "CandidateHosts", "FileSystem*", "ExclusiveExecution", "OperatingSystem", "CPUArchitecture", *RANGES
     ),

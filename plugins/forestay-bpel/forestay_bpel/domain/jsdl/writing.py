@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forestay_bpel.domain.jsdl.definition import (
+    CONTAINER,
     HPC,
     JSDL,
     LIMITS,
@@ -34,6 +35,8 @@ def definition_element(job: JobDefinition) -> XmlElement:
     application = _new("Application")
     version = job.application_version
     _texts(application, {"ApplicationName": job.application, "ApplicationVersion": version, "Description": job.application_description})  # fmt: skip
+    if job.container:
+        application.append(XmlElement(CONTAINER, {}, [job.container], namespaces={"forestay": "urn:forestay:jsdl"}))
     if job.executing is not None:
         application.append(_executing(job.executing))
     if application.children:

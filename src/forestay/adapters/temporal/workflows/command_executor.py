@@ -18,13 +18,20 @@ from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.flows.commands import (
     AnswerVerb,
+    AskPerson,
+    AwaitEvent,
     BindWorklet,
     CancelTimer,
     CancelWork,
     CheckRun,
+    CloseQuestion,
+    CloseWait,
     Command,
     ContinueWork,
+    FeedShard,
+    FindCompensation,
     FinishRun,
+    FollowShard,
     GrowShard,
     HoldWork,
     ListFiles,
@@ -40,10 +47,12 @@ from forestay.domain.flows.commands import (
     WatchFiles,
 )
 from forestay.domain.flows.events import (
+    CompensationFound,
     Event,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
+    JobsEnded,
     RoundHeld,
     RunChecked,
     RunEnded,
@@ -53,9 +62,17 @@ from forestay.domain.flows.events import (
     WorkRefused,
 )
 from forestay.domain.flows.execution.flow_run import RunPhase
-from forestay.domain.flows.execution.messages import as_plain, command_from_plain
+from forestay.domain.flows.execution.messages import as_plain, command_from_plain, event_from_plain
 from forestay.domain.flows.execution.run_names import run_of, shard_of
-from forestay.domain.flows.scatter.shard_run import ShardCancelled, ShardContinued, ShardGrew, ShardHeld
+from forestay.domain.flows.scatter.elements import every, from_text
+from forestay.domain.flows.scatter.shard_run import (
+    ElementsReady,
+    ShardCancelled,
+    ShardContinued,
+    ShardFollowed,
+    ShardGrew,
+    ShardHeld,
+)
 
 TASK_PRE, RUN_POST = ExceptionType.TASK_PRE.value, ExceptionType.RUN_POST.value
 REPORTS = "reports"
@@ -150,6 +167,12 @@ class CommandExecutor:
                 await self._start_shard(command)
             case GrowShard(work, shard, count, open_):
                 await temporal_runtime.tell(shard_of(self.run, work, shard), as_plain(ShardGrew(count, open_)))
+            case FeedShard(work, shard, ready, closed, works):
+                message = ElementsReady(ready, closed, works)
+                await temporal_runtime.tell(shard_of(self.run, work, shard), as_plain(message))
+            case FollowShard(work, shard, of, at):
+                await workflow.wait_condition(lambda: not self._starts_shards(of))
+                await temporal_runtime.tell(shard_of(self.run, of, at), as_plain(ShardFollowed(work, shard)))
             case StartRun():
                 await self._start_run(command)
             case UndoRun():
@@ -161,6 +184,21 @@ class CommandExecutor:
                     "bind_worklet", self.flow_ref | {"late_bound": place, "params": dict(params)}
                 )
                 self.inbox.append(WorkletBound(temporal_runtime.now(), work, binding["flow"], binding["params"]))
+            case FindCompensation(_, number, action):
+                known = await temporal_runtime.ask("find_compensation", self.flow_ref | {"action": action})
+                self.inbox.append(CompensationFound(temporal_runtime.now(), number, known["version"], known["tries"]))
+            case AskPerson():
+                await temporal_runtime.do("ask_person", self.flow_ref | {"question": as_plain(command)})
+            case CloseQuestion():
+                await temporal_runtime.do("close_question", self.flow_ref | {"closed": as_plain(command)})
+            case AwaitEvent(work, name, key):
+                asked = self.flow_ref | {"work": work, "event": name, "key": key}
+                arrived = await temporal_runtime.do("await_event", asked)
+                if arrived:
+                    self.inbox.append(event_from_plain({**arrived, "at": temporal_runtime.now(), "work": work}))
+            case CloseWait(work, name, key):
+                asked = self.flow_ref | {"work": work, "event": name, "key": key}
+                await temporal_runtime.do("close_wait", asked)
             case ListFiles(work, _, dimension, pattern, lines):
                 asked = self.flow_ref | {"work": work, "dimension": dimension, "pattern": pattern, "lines": lines}
                 listing = await temporal_runtime.do("list_files", asked, seconds=600)
@@ -214,11 +252,20 @@ class CommandExecutor:
         batch = self.flow_ref | {"order": as_plain(command.order), "shard": -1, "base": 0}
         batch |= {"first": command.first, "count": command.count, "skip": f"{command.skip:x}"}
         waited_for = command.first + command.count - command.skip.bit_count() if command.wait else 0
-        submission = await temporal_runtime.do(
-            "submit_jobs", batch | {"holders": list(command.holders), "of": waited_for}
-        )
+        batch |= {"holders": list(command.holders), "of": command.of or waited_for}
+        try:
+            submission = await temporal_runtime.do("submit_jobs", batch)
+        except temporal_runtime.ActivityRefused as error:
+            if not command.of:
+                raise
+            submission = {"bad": f"{every(command.count) & ~command.skip:x}", "reason": str(error)}
         if submission and submission.get("incident"):
             raise temporal_runtime.HeldBack(submission["incident"])
+        if submission and submission.get("bad"):
+            # Of elements that become ready one by one, those that can never be made hold up no others.
+            bad = from_text(submission["bad"]) << command.first
+            work = command.order.work
+            self.inbox.append(JobsEnded(temporal_runtime.now(), work, bad=bad, reason=submission["reason"]))
         if not command.wait:
             self.inbox.append(JobsAccepted(temporal_runtime.now(), command.order.work))
 
@@ -232,10 +279,16 @@ class CommandExecutor:
                 raise temporal_runtime.HeldBack(held)
         start: Plain = {"first": command.first, "count": command.count, "skip": f"{command.skip:x}"}
         start |= {"holders": list(command.holders), "wait": command.wait, "open": command.open}
+        if command.streams:
+            start["streams"] = True
         fields: Plain = {"flow_ref": self.flow_ref, "order": as_plain(command.order), "shard": command.shard}
         fields |= {"limits": self.given["limits"], "start": start}
         name = shard_of(self.run, command.order.work, command.shard)
         await self._start_child(temporal_runtime.SHARD, name, fields)
+
+    def _starts_shards(self, work: str) -> bool:
+        """Whether shards of a round have still to be started."""
+        return any(command["type"] == StartShard.__name__ for command in self.outbox.get(work, ()))
 
     async def _start_run(self, command: StartRun) -> None:
         work, index = command.order.work, command.index
@@ -251,7 +304,7 @@ class CommandExecutor:
         if command.domain:
             return
         fields: Plain = {name: self.given[name] for name in ("tenant", "owner", "limits")}
-        fields |= {name: self.given[name] for name in ("checks",) if name in self.given}
+        fields |= {name: self.given[name] for name in ("checks", "streams", "library") if name in self.given}
         if prepared.get("held"):
             fields["held"] = prepared["held"]
         fields |= {"run": run_of(self.run, work, index), "flow": prepared["flow"], "params": prepared["params"]}

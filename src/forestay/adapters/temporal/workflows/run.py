@@ -38,9 +38,19 @@ from forestay.domain.flows.events import (
     WorkRefused,
 )
 from forestay.domain.flows.execution.advance import advance, start_run, undo_run
-from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, InstanceState, RunPhase, fan_out_of, instance_at
+from forestay.domain.flows.execution.flow_run import (
+    EndCheck,
+    FlowRun,
+    InstanceState,
+    RunPhase,
+    asks,
+    fan_out_of,
+    instance_at,
+    is_streamed,
+)
 from forestay.domain.flows.execution.messages import as_plain, command_from_plain, event_from_plain
 from forestay.domain.flows.execution.resumption import resume_run
+from forestay.domain.flows.execution.run_waits import is_held
 from forestay.domain.flows.scatter.elements import every
 from forestay.domain.playbooks.playbook_run import WorkletEnded, event_as_plain
 
@@ -107,13 +117,18 @@ class FlowRunWorkflow:
             run=payload["run"],
             at=temporal_runtime.now(),
             params=payload.get("params", {}),
+            streams=payload.get("streams", False),
             **self._checked(payload),
         )
 
     def _checked(self, payload: Plain) -> Plain:
-        """Whether the run's end is looked at, and the incidents for which it may not begin yet."""
+        """Whether the run's end is looked at, the incidents for which it may not begin yet, and whether the compensation library is asked."""
         check = EndCheck.WANTED if payload.get("checks") else EndCheck.NONE
-        return {"check": check, "held": tuple(payload.get("held", ()))}
+        return {
+            "check": check,
+            "held": tuple(payload.get("held", ())),
+            "library": payload.get("library", False),
+        }
 
     async def _loop(self, payload: Plain) -> Plain:
         self.executor.resume()
@@ -177,38 +192,52 @@ class FlowRunWorkflow:
         """A run that can continue at any time need not be looked after."""
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, ShardEnded | RunEnded) and self._ends_round(event):
-            self.checking[event.work] = event
-            self.tasks.spawn(self._check_end(event))
+        if work := self._ended_round(event):
+            self.checking[work] = event
+            self.tasks.spawn(self._check_end(event, work))
             return
         self.flow_run, commands = advance(self.flow_run, event)
         self._perform(commands)
         if isinstance(event, JobsEnded | RunEnded | WorkRefused):
             self._forget_ended()
 
-    def _ends_round(self, event: ShardEnded | RunEnded) -> bool:
-        """Whether this is the last end of a round that completes, at which nobody has looked yet."""
-        if not self.given.get("checks") or event.work in self.looked_at:
-            return False
-        instance = instance_at(self.flow_run.instances, event.work)
-        if instance is None or instance.verdict is not None or self.flow_run.phase is not RunPhase.RUNNING:
-            return False
-        after = advance(self.flow_run, event)[0].instances.get(instance.id)
-        return after is not None and after.round == instance.round and after.state is InstanceState.COMPLETED
+    def _ended_round(self, event: Event) -> str:
+        """The round that completes by this event and at whose end nobody has looked yet; empty: none. Where its own jobs are the last, the relay has looked."""
+        run = self.flow_run
+        if not self.given.get("checks") or run.phase is not RunPhase.RUNNING:
+            return ""
+        if isinstance(event, ShardEnded | RunEnded):
+            instance = instance_at(run.instances, event.work)
+            rounds = [instance] if instance is not None else []
+        else:
+            # What was given up, because its input never came, has no job whose end the relay could see.
+            rounds = [instance for instance in run.instances.values() if is_streamed(run, instance)]
+        rounds = [instance for instance in rounds if instance.verdict is None and instance.work not in self.looked_at]
+        after = advance(run, event)[0].instances if rounds else {}
+        for instance in rounds:
+            then = after.get(instance.id)
+            if then is None or then.round != instance.round or then.state is not InstanceState.COMPLETED:
+                continue
+            if isinstance(event, ShardEnded | RunEnded) or then.well + then.bad < then.count:
+                return instance.work
+        return ""
 
-    async def _check_end(self, event: ShardEnded | RunEnded) -> None:
+    async def _check_end(self, event: Event, work: str) -> None:
         """Ask whether a round that shards or sub-runs have done may end; the end is taken in when that is known."""
-        instance = instance_at(self.flow_run.instances, event.work)
+        instance = instance_at(self.flow_run.instances, work)
         if instance is not None:
             order = {"work": instance.work, "instance": instance.id, "task": instance.task}
             asked = self.flow_ref | {"kind": ExceptionType.TASK_POST.value, "task": instance.task, "order": order}
             if await temporal_runtime.ask("has_rules", asked):
-                data = {"outputs": dict(event.outputs)} if isinstance(event, RunEnded) else {"bad": event.bad}
+                own = instance.fan_out.bad if instance.fan_out is not None else 0
+                data: Plain = {"bad": event.bad if isinstance(event, ShardEnded) else own}
+                if isinstance(event, RunEnded):
+                    data = {"outputs": dict(event.outputs)}
                 held = await temporal_runtime.do("check_round", asked | {"data": data})
                 if held:
-                    self.inbox.append(RoundHeld(temporal_runtime.now(), event.work, held))
-        self.looked_at.add(event.work)
-        del self.checking[event.work]
+                    self.inbox.append(RoundHeld(temporal_runtime.now(), work, held))
+        self.looked_at.add(work)
+        del self.checking[work]
         self.inbox.append(event)
 
     def _forget_ended(self) -> None:
@@ -307,12 +336,18 @@ class FlowRunWorkflow:
             return {"first": 0, "count": 0, "ended": "0", "of": 0, "holders": [], "cancelled": False}
         waited_for = (every(own.count) & ~own.skipped).bit_count()
         out: Plain = {"first": 0, "count": own.submitted, "ended": f"{own.ended:x}", "of": waited_for}
+        if own.waiting:
+            out["waiting"] = f"{own.waiting:x}"
         return out | {"holders": list(own.holders), "cancelled": own.cancelled}
 
     def _show_status(self) -> None:
         """Keep the run's state searchable; one event each time it changes."""
         run = self.flow_run
         status = run.outcome.value if run.outcome else "suspended" if run.holders else run.phase.value
+        if status == RunPhase.RUNNING.value and asks(run):
+            status = temporal_runtime.ASKING
+        elif run.outcome is None and not run.holders and is_held(run) and workflow.patched("held"):
+            status = "held"
         if status != self.status:
             if self.status or status != RunPhase.RUNNING.value:
                 workflow.upsert_search_attributes([temporal_runtime.STATUS.value_set(status)])

@@ -10,17 +10,21 @@ from temporalio import workflow
 from forestay.adapters.temporal.workflows import temporal_runtime
 from forestay.adapters.temporal.workflows.temporal_runtime import Plain
 from forestay.domain.flows.execution.messages import as_plain, from_plain
+from forestay.domain.flows.execution.run_names import shard_of
+from forestay.domain.flows.scatter.elements import every, from_text
 from forestay.domain.flows.scatter.shard_run import (
     BATCH_JOBS,
     BatchAccepted,
     BatchEnded,
     CancelBatch,
     ContinueBatch,
+    ElementsReady,
     HoldBatch,
     ShardCommand,
     ShardEvent,
     ShardRun,
     SubmitBatch,
+    TellFollower,
     advance_shard,
     shard_ended,
     start_shard,
@@ -53,6 +57,7 @@ class ShardWorkflow:
                 wait=start.get("wait", True),
                 holders=tuple(start.get("holders", ())),
                 batch=payload["limits"].get("batch", BATCH_JOBS),
+                streams=start.get("streams", False),
             )
             self.outbox.extend(as_plain(command) for command in commands)
 
@@ -116,7 +121,11 @@ class ShardWorkflow:
             self.outbox.popleft()
 
     async def _do(self, command: ShardCommand) -> None:
-        batch: Plain = {**self.given["flow_ref"], "order": self.given["order"], "shard": self.given["shard"]}
+        if isinstance(command, TellFollower):
+            follower = shard_of(self.given["flow_ref"]["run"], command.work, command.shard)
+            await temporal_runtime.tell(follower, as_plain(ElementsReady(command.well)))
+            return
+        batch = self._batch()
         batch |= {"first": command.first, "count": command.count, "base": self.shard.first}
         if not isinstance(command, SubmitBatch):
             batch["verb"] = STEERED[type(command)]
@@ -126,12 +135,20 @@ class ShardWorkflow:
             return
         batch |= {"skip": f"{command.skip:x}", "holders": list(command.holders), "of": self._waited_for()}
         try:
-            await temporal_runtime.do("submit_jobs", batch, seconds=600)
+            refused = await temporal_runtime.do("submit_jobs", batch, seconds=600)
         except temporal_runtime.ActivityRefused as error:
-            bad = (1 << command.count) - 1 << (command.first - self.shard.first)
+            bad = (every(command.count) & ~command.skip) << (command.first - self.shard.first)
             self.inbox.append(BatchEnded(bad=bad, reason=str(error)))
             return
+        if refused:
+            bad = from_text(refused["bad"]) << (command.first - self.shard.first)
+            self.inbox.append(BatchEnded(bad=bad, reason=refused["reason"]))
         self.inbox.append(BatchAccepted(command.first, command.count))
+
+    def _batch(self) -> Plain:
+        """Whose jobs, and of what they are made."""
+        batch: Plain = {**self.given["flow_ref"], "order": self.given["order"], "shard": self.given["shard"]}
+        return batch | ({"works": list(self.shard.works)} if self.shard.works else {})
 
     def _waited_for(self) -> int:
         run = self.shard
@@ -146,7 +163,7 @@ class ShardWorkflow:
                 continue
             seconds = min(2 * seconds, temporal_runtime.LAST_LOOK)
             run = self.shard
-            batch: Plain = {**self.given["flow_ref"], "order": self.given["order"], "shard": self.given["shard"]}
+            batch = self._batch() | ({"waiting": f"{run.waiting:x}"} if run.waiting else {})
             batch |= {"first": run.first, "count": run.submitted, "base": run.first, "of": self._waited_for()}
             batch |= {"ended": f"{run.ended:x}", "holders": list(run.holders), "cancelled": run.cancelled}
             states = from_plain(await temporal_runtime.do("check_jobs", batch, seconds=600))

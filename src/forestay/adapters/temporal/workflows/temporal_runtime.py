@@ -25,7 +25,11 @@ PYTHON_RUN = "python-run"
 MESSAGE = "message"
 """A message for a flow that waits for some."""
 PLAYBOOK = "playbook"
+SCHEDULED_RUN = "scheduled-run"
 RUNS = (RUN, PYTHON_RUN, *map(run_type, PACKAGES))
+
+ASKING = "asking"
+"""The state of a run that waits for a person's answer, as it is searched for."""
 
 HISTORY = 4000
 """Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""
@@ -46,6 +50,8 @@ STATUS = SearchAttributeKey.for_keyword("ForestayState")
 ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STATUS)
 BEGUN = "ForestayBegun"
 """In the memo of a run that goes on from another: when the run began, in milliseconds since 1970."""
+SCHEDULE = "ForestaySchedule"
+"""In the memo of a run that a schedule started: its name."""
 RESUMED = "ForestayResumed"
 """In the memo of the run with which a run that had ended goes on: the Temporal run with which it ended."""
 
@@ -117,10 +123,12 @@ def now() -> int:
     return int(workflow.time() * 1000)
 
 
-def begun() -> dict[str, int]:
-    """The memo of the run that comes next: when the run began, whichever of its runs this is."""
+def begun() -> dict[str, Any]:
+    """The memo of the run that comes next: when the run began, whichever of its runs this is, and by which schedule."""
     at = workflow.info().workflow_start_time
-    return {BEGUN: workflow.memo_value(BEGUN, round(at.timestamp() * 1000), type_hint=int)}
+    schedule = workflow.memo_value(SCHEDULE, "", type_hint=str)
+    memo: dict[str, Any] = {BEGUN: workflow.memo_value(BEGUN, round(at.timestamp() * 1000), type_hint=int)}
+    return memo | ({SCHEDULE: schedule} if schedule else {})
 
 
 def too_long(limit: int) -> bool:

@@ -13,11 +13,14 @@ from forestay.apps.cli import neutral
 from forestay.apps.cli.command import seconds
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
+from forestay.apps.cli.flows.dry_run import show_dry_run
 from forestay.apps.cli.flows.run_view import follow
 from forestay.apps.cli.ids import short
 from forestay.apps.cli.incidents.decided import what_was_decided, who_decided, why_decided
+from forestay.apps.cli.jobs.logs import show_output
 from forestay.apps.cli.jobs.squeue import cause
 from forestay.apps.cli.session import Session
+from forestay.apps.cli.text_file import read_text_file
 
 if TYPE_CHECKING:
     from forestay.client.api.schemas import RunDetails
@@ -56,6 +59,10 @@ def run(
         str | None, typer.Option(metavar="TEXT", help="Idempotency key: repeating a key returns the same run.")
     ] = None,
     timeout: Timeout = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only show what would run: jobs, resources, missing inputs, reused results."),
+    ] = False,
 ) -> int:
     """Run a flow and follow it. Ctrl-C leaves it running.
 
@@ -66,6 +73,8 @@ def run(
         read = read_flow(Path(flow))
         if read.flow is None:
             return refuse_flow(session, flow, read)
+        if dry_run:
+            return show_dry_run(session, session.client.dry_run(text=read.text, params=given_params))
         version = session.client.store_flow(read.text)["version"]
     elif SHORT_VERSION.fullmatch(flow):
         from forestay.client.api.naming import FLOW
@@ -75,6 +84,8 @@ def run(
         version = flow
     else:
         raise typer.BadParameter(f"there is no file {flow}")
+    if dry_run:
+        return show_dry_run(session, session.client.dry_run(version, params=given_params))
     return start(session, version, given_params, key=key, detach=detach, timeout=timeout)
 
 
@@ -112,10 +123,11 @@ def ended_words(session: Session, run: RunDetails) -> int:
         for name, value in run["outputs"].items():
             out.data(neutral.line(f"{name}: {value if isinstance(value, str) else json.dumps(value)}"))
     _tell_retried(session, run["id"], well=well)
-    if not well:
-        if run["reason"]:
-            out.say(neutral.line(f"Why: {run['reason']}"))
+    if not well and run["reason"]:
+        out.say(neutral.line(f"Why: {run['reason']}"))
+    if not well or any(task["bad"] for task in run["tasks"]):
         _tell_failed_jobs(session, run["id"])
+    if not well:
         out.say(f"More: forestay runs history {short(run['id'])}")
     return ExitCode.OK if well else ExitCode.JOB_FAILED
 
@@ -141,7 +153,10 @@ def _tell_failed_jobs(session: Session, run: str) -> None:
     job_list = session.client.find_jobs({"run": run, "state": ["failed", "faulted"]}, sort="-changed", limit=SHOWN)
     for job in job_list.jobs:
         why = f": {cause(job['last'])}" if job["last"] else ""
-        session.out.say(neutral.line(f"Job {job['name']} {job['state']}{why}. See: forestay story {short(job['id'])}"))
+        element = "" if job["index"] is None else f"[{job['index']}]"
+        words = f"Job {job['name']}{element} {job['state']}{why}. See: forestay story {short(job['id'])}"
+        session.out.say(neutral.line(words))
+        show_output(session, job["id"], indent="  | ")
     if job_list.cursor:
         session.out.say(f"There are more: forestay jobs --run {short(run)}")
 
@@ -162,11 +177,7 @@ def read_params(file: Path | None, pairs: list[str]) -> dict[str, Any]:
 def _params_file(file: Path) -> dict[str, Any]:
     from forestay.formats.text.yaml_text import read_yaml
 
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="--params") from error
-    read = read_yaml(text)
+    read = read_yaml(read_text_file(file, hint="--params"))
     if read.findings or not isinstance(read.value, dict):
         why = read.findings[0].message if read.findings else "a mapping of names to values is expected"
         raise typer.BadParameter(f"{file}: {why}", param_hint="--params")

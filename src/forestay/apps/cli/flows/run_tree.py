@@ -18,6 +18,8 @@ MARKS = {
     "waiting": ("·", "dim"),
     "listing": ("●", "cyan"),
     "binding": ("●", "cyan"),
+    "asking": ("?", "yellow"),
+    "awaiting": ("●", "cyan"),
     "running": ("●", "cyan"),
     "faulted": ("!", "yellow"),
     "completed": ("✓", "green"),
@@ -28,7 +30,16 @@ MARKS = {
 }
 """A sign and a colour for each state; the word stands beside them, so that neither is needed to read it."""
 ENDED = frozenset({"completed", "forced_complete", "skipped", "failed", "cancelled"})
-COLOURS = {"completed": "green", "forced_complete": "green", "running": "cyan", "failed": "red", "broken": "red"}
+COLOURS = {
+    "completed": "green",
+    "forced_complete": "green",
+    "running": "cyan",
+    "asking": "yellow",
+    "failed": "red",
+    "broken": "red",
+    "suspended": "yellow",
+    "held": "yellow",
+}
 """Of runs."""
 
 
@@ -85,6 +96,8 @@ class Tree:
             parts.append("held by " + ", ".join(self.run["holders"]))
         if self.waiting:
             parts.append(asking(self.waiting))
+        elif self.run["state"] in {"suspended", "held"}:
+            parts.append(f"to continue: forestay runs show {self.run['id'][:8]}")
         return neutral.line(f"{self.run['name']} {self.run['id'][:8]} {word(self.run)} · {' · '.join(parts)}")
 
     def age(self) -> float:

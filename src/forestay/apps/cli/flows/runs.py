@@ -19,6 +19,8 @@ from forestay.apps.cli.session import Session
 if TYPE_CHECKING:
     from forestay.client.api.schemas import RunJson
 
+HELD = "suspended,held,asking"
+
 
 @lists
 def list_runs(
@@ -28,17 +30,19 @@ def list_runs(
     ] = None,
     version: Annotated[str | None, typer.Option(metavar="HASH", help="Only of this version of a flow.")] = None,
     state: Annotated[
-        str | None, typer.Option("--state", "-t", metavar="STATE", help="running, suspended, completed, failed, …")
+        str | None,
+        typer.Option("--state", "-t", metavar="STATE", help="running, suspended, held, completed, failed, …"),
     ] = None,
     owner: Annotated[str | None, typer.Option("--owner", "-u", metavar="NAME", help="Only of this owner.")] = None,
     me: Annotated[bool, typer.Option("--me", help="Only your own.")] = False,
+    held: Annotated[bool, typer.Option("--held", help="Only those that wait until somebody decides.")] = False,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most this many.")] = 50,
 ) -> None:
     """List runs, newest first.
 
     forestay runs list --me --state running
     """
-    wanted: dict[str, Any] = {"name": name, "state": state, "owner": owner}
+    wanted: dict[str, Any] = {"name": name, "state": HELD if held else state, "owner": owner}
     if version:
         from forestay.client.api.naming import FLOW
 
@@ -59,6 +63,8 @@ def list_runs(
         ],
         empty="There are no such runs. To run a flow: forestay run FLOW.yaml",
     )  # fmt: skip
+    if held and runs:
+        session.out.say("See who can release a run, and how: forestay runs show RUN")
     if more:
         session.out.say(f"These are the newest {len(runs):,}; use -n, -t, -u or --limit to see others.")
 
@@ -78,6 +84,11 @@ def show(session: Session, run: Annotated[str, RUN]) -> None:
     for line in tree.lines((out.width or 200) - 2):
         more = out.paint(line.more, "" if line.colour == "red" else "dim")
         out.data(f"  {out.paint(line.rails, 'dim')}{out.paint(line.mark, line.colour)} {line.text}  {more}".rstrip())
+    if found_run["schedule"]:
+        out.data(neutral.line(f"  started by the schedule {found_run['schedule']}"))
+    for wait in found_run["waits"]:
+        out.data(neutral.line(f"  {wait['task'] or 'the run'}: {wait['words']}"))
+        out.data(neutral.line(f"    {wait['who']} can release it{': ' if wait['command'] else ''}{wait['command']}"))
     for name, value in found_run["outputs"].items():
         out.data(neutral.line(f"  {name}: {value}"))
     if found_run["reason"]:

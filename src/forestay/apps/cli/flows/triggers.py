@@ -1,4 +1,4 @@
-"""`forestay runs raise`: report to the rules something that happened to a run."""
+"""`forestay runs raise` and `forestay runs event`: report to the rules, or to waiting tasks, what happened outside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import typer
 
 from forestay.apps.cli.columns import Column
 from forestay.apps.cli.command import lists
-from forestay.apps.cli.flows.run import RUN
+from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.flows.run import RUN, read_params
 from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
@@ -52,6 +53,42 @@ def raise_exception(
         session.out.say(f"To answer it: forestay inbox launch {short(answer['incident'])} PLAYBOOK.yaml")
     else:
         session.out.say(f"To see what is done about it: forestay runs history {short(name)}")
+
+
+def send_event(
+    session: Session,
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="The event's name, as tasks wait for it.")],
+    key: Annotated[str, typer.Option("--key", metavar="TEXT", help="Which of the events of this name.")] = "",
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Data; the value is JSON or text. Repeatable."),
+    ] = None,
+    id_: Annotated[
+        str, typer.Option("--id", metavar="ID", help="The event's id: the same again is the same event.")
+    ] = "",
+) -> int:
+    """Send an event to the runs that wait for it.
+
+    If none does, it is kept for a week for the first that will.
+
+    forestay runs event detector-ready --key 7 --param file=7.raw
+    """
+    from forestay.client.api import run_calls
+
+    data = read_params(None, param or [])
+    sent = session.client.send(run_calls.send_event(event, key=key, data=data, id_=id_))
+    if session.out.as_json:
+        session.out.document(sent)
+        return ExitCode.OK
+    session.out.data(sent["id"])
+    many = len(sent["runs"])
+    if sent["repeated"]:
+        session.out.say("This event was sent before; nothing was changed.")
+    elif many:
+        session.out.say(f"{many} run{'' if many == 1 else 's'} waited for it.")
+    else:
+        session.out.say("No run waits for it; it is kept for a week for the first that does.")
+    return ExitCode.OK
 
 
 def _offered(session: Session, run: str, task: str) -> None:

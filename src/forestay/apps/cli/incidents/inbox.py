@@ -172,8 +172,20 @@ def _show_groups(session: Session, cause: str | None, owner: str | None, *, snoo
         for command, what in _ELSEWHERE.items():
             if any(group["next"].startswith(command) for group in reply["groups"]):
                 session.out.say(f"{what}: {command}")
+    _tell_of_questions(session)
     if reply["snoozed"]:
         session.out.say(f"{reply['snoozed']:,} snoozed; to see them: forestay inbox --snoozed")
+    if held := reply["held_runs"]:
+        session.out.say(f"{held:,} {'run is' if held == 1 else 'runs are'} held: forestay runs list --held")
+
+
+def _tell_of_questions(session: Session) -> None:
+    from forestay.client.api import run_calls
+
+    waiting = len(session.client.send(run_calls.questions()))
+    if waiting:
+        words = "1 run asks a question" if waiting == 1 else f"{waiting:,} questions of runs wait for an answer"
+        session.out.say(f"{words}: forestay inbox questions")
 
 
 def _error(group: dict[str, Any]) -> str:

@@ -54,6 +54,7 @@ def description(
         ("Name", job["name"] + index),
         ("Owner", job["owner"] + (f", team {job['team']}" if job["team"] else "") + f", tenant {job['tenant']}"),
         ("Submitted", moment(job["created"])),
+        ("Patterns", ", ".join(job["patterns"])),
     ]
     if job["labels"]:
         about.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(job["labels"].items()))))
@@ -99,7 +100,8 @@ def _status(job: Job, now: datetime) -> list[tuple[str, str]]:
         rows.append(("Claim", claim["id"]))
     elif job["state"] == "available":
         why = squeue.reason(job, now)
-        rows.append(("Waits", f"until {moment(job['not_before'])}" if why == "BeginTime" else "for a pilot with a free slot" if why == "Resources" else "until it is released"))  # fmt: skip
+        waiting = str(job.get("waiting") or "") if squeue.waits_for(job) == why else ""
+        rows.append(("Waits", waiting or (f"until {moment(job['not_before'])}" if why == "BeginTime" else "for a pilot with a free slot" if why == "Resources" else "until it is released")))  # fmt: skip
     if job["overlap_possible"]:
         rows.append(("Overlap", "an earlier attempt was given up without proof that its process has ended"))
     rows.append(("Version", f"{job['version']}, generation {job['generation']}"))
@@ -115,6 +117,8 @@ def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str
     wall = needs.get("wall")
     wanted += [f"at most {elapsed(wall)}"] if wall else []
     rows = [("Command", shlex.join(specification["command"]))]
+    if specification.get("container"):
+        rows.append(("Container", specification["container"]))
     if job["parameters"]:
         rows.append(("Parameters", ", ".join(f"{key}={value}" for key, value in sorted(job["parameters"].items()))))
     rows.append(("Needs", f"{', '.join(wanted)} (class {job['resource_class']})"))
@@ -141,6 +145,8 @@ def ending(last: LastJson, job: Job) -> list[tuple[str, str]]:
     if peak is not None:
         asked = job["resources"].get("memory") or 0
         rows.append(("Peak memory", size(peak) + (f" of {size(asked)} requested" if asked else "")))
+    if last.get("image"):
+        rows.append(("Image", str(last.get("image"))))
     if last.get("host"):
         rows.append(("Host", last.get("host", "")))
     return rows
@@ -151,6 +157,7 @@ def in_words(last: LastJson) -> str:
     reason, code, signal = last.get("reason"), last.get("exit_code"), last.get("signal")
     words = {
         "start-failed": "the command could not be started",
+        "image-failed": "its container image could not be prepared",
         "output-missing": "a required output is missing",
         "output-failed": "its outputs could not be stored",
         "cancelled": "it was stopped",

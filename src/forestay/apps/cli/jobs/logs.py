@@ -18,6 +18,8 @@ from forestay.apps.cli.session import Session
 if TYPE_CHECKING:
     from forestay.client.api.schemas import Job
 
+LAST_LINES = 20
+
 
 def logs(
     session: Session,
@@ -52,6 +54,20 @@ def logs(
     else:
         _write(session, text, raw=raw)
     return None
+
+
+def show_output(session: Session, job: str, *, indent: str = "") -> None:
+    """The last lines that a job printed, beside what was asked for."""
+    from forestay.client import NotFoundError
+
+    if session.out.quiet:
+        return
+    try:
+        lines = session.client.log(job).splitlines()
+    except NotFoundError:
+        return
+    for line in lines[-LAST_LINES:]:
+        session.out.say(neutral.line(f"{indent}{line}"))
 
 
 def _follow(session: Session, name: str, attempt: int | None, *, raw: bool) -> None:

@@ -104,11 +104,21 @@ def reason(job: Job, now: datetime) -> str:
         return "Faulted:" + (cause(last) if last else "lost")
     if job["state"] == "available":
         begin = read_moment(job["not_before"])
-        return "BeginTime" if begin is not None and begin > now else "Resources"
+        if begin is not None and begin > now:
+            return "BeginTime"
+        return waits_for(job) or "Resources"
     last = job["last"]
     if job["state"] == "failed" and last:
         return cause(last)
     return "None"
+
+
+def waits_for(job: Job) -> str:
+    """Why no pilot gets a job although there may be room, in one word."""
+    waiting = str(job.get("waiting") or "")
+    if waiting.startswith("no pilot satisfies"):
+        return "NoPilotSatisfies"
+    return "Licenses" if waiting else ""
 
 
 def cause(last: object) -> str:

@@ -74,6 +74,13 @@ def submit(
     memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory: 512M, 2G.")] = None,
     disk: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Scratch space: 10G.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs.")] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Run the command in this image: debian:12, docker://host/name@sha256:…, oci:/folder:tag, /path.",
+        ),
+    ] = None,
     wall: Annotated[
         int | None,
         typer.Option(
@@ -136,6 +143,13 @@ def submit(
             help="With external effects that a further attempt does not repeat: it runs again after a stop.",
         ),
     ] = False,
+    requires: Annotated[
+        str | None,
+        typer.Option(metavar="CONDITION", help='What the pilot must be: gpu.model == "A100" && os == "el9".'),
+    ] = None,
+    licence: Annotated[
+        list[str] | None, typer.Option(metavar="NAME[=N]", help="Seats of a licence while a job runs (1); repeatable.")
+    ] = None,
     count: Annotated[
         int | None,
         typer.Option("--count", "-n", min=1, metavar="N", help="An array of N jobs, with {index} from 0."),
@@ -154,7 +168,11 @@ def submit(
         typer.Option(metavar="KEY", help="Idempotency key: repeating a submission with the same key adds nothing."),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until they have ended; exit code 8 if a job failed.")
+        bool,
+        typer.Option(
+            "--wait",
+            help="Wait until they have ended, and show the output of a single job; exit code 8 if a job failed.",
+        ),
     ] = False,
 ) -> int:
     """Submit jobs. Prints their ids, one per line.
@@ -167,10 +185,13 @@ def submit(
         others={
             "environment": _environment(env or ()),
             "outputs": output or None,
+            "container": container,
             "effects": "resumable" if resumable else "external" if external_effects else None,
             "max_attempts": max_attempts,
             "retry_wait": retry_wait,
             "when_exhausted": when_exhausted.value if when_exhausted else None,
+            "requires": requires,
+            "licences": _seats(licence or ()),
         },
     )  # fmt: skip
     common = _given(
@@ -186,8 +207,22 @@ def submit(
     else:
         total = count or 1
         jobs = (cast("NewJob", common | ({} if count is None else {"index": index})) for index in range(total))
+    if wait:
+        from forestay.client.executor.running import SUBMISSION, SYNCHRONOUS, labelled
+
+        jobs = (labelled(job, SUBMISSION, SYNCHRONOUS) for job in jobs)
     accepted, used = _send(session, jobs, specification, key, total)
     return _answer(session, accepted, used, wait=wait)
+
+
+def _seats(texts: Sequence[str]) -> dict[str, int] | None:
+    seats: dict[str, int] = {}
+    for text in texts:
+        name, sign, number = text.partition("=")
+        if not name or (sign and not number.isdecimal()):
+            raise typer.BadParameter(f"--licence {text}: expected NAME or NAME=N")
+        seats[name] = int(number) if sign else 1
+    return seats or None
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -330,6 +365,7 @@ def _tell_of_rest(session: Session, accepted: Sequence[AcceptedJson], key: str, 
 
 
 def _answer(session: Session, accepted: list[AcceptedJson], key: str, *, wait: bool) -> int:
+    from forestay.apps.cli.jobs.logs import show_output
     from forestay.apps.cli.jobs.wait import exit_code, wait_for
 
     if not session.out.as_json:
@@ -348,4 +384,6 @@ def _answer(session: Session, accepted: list[AcceptedJson], key: str, *, wait: b
     waiting = wait_for(session, ids)
     if session.out.as_json:
         session.out.document({"key": key, "jobs": accepted, "ended": [waiting.known[name] for name in ids]})
+    elif len(ids) == 1:
+        show_output(session, ids[0])
     return exit_code(session, waiting)

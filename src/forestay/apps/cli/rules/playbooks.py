@@ -13,6 +13,8 @@ from forestay.apps.cli.command import lists
 from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.flows.check import read_flow, refuse_flow
 from forestay.apps.cli.session import Session
+from forestay.apps.cli.text_file import read_text_file
+from forestay.apps.cli.versioned_text import show_versioned
 
 if TYPE_CHECKING:
     from forestay.formats.rules.playbook_json import PlaybookText
@@ -54,12 +56,7 @@ def show(
 
     forestay playbooks show change-venue
     """
-    from forestay.client.api.naming import is_whole, only
-
-    if version is not None and not is_whole(version):
-        known = {str(other_version["version"]) for other_version in session.client.playbook(name, None)["versions"]}
-        version = only(version, {value for value in known if value.startswith(version.lower())}, "version")
-    return _show(session, session.client.playbook(name, version))
+    return show_versioned(session, lambda version: session.client.playbook(name, version), version)
 
 
 def add(session: Session, files: Annotated[list[Path], FILES], type_: Type = None) -> int:
@@ -85,11 +82,7 @@ def _read(file: Path, type_: str | None) -> PlaybookText:
 
     if type_ and type_ not in TYPES:
         raise typer.BadParameter(f"{type_!r} is none of {', '.join(TYPES)}")
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}") from error
-    return read_playbook_of_type(text, type_)
+    return read_playbook_of_type(read_text_file(file), type_)
 
 
 def _check(session: Session, read: list[tuple[Path, PlaybookText]]) -> int:
@@ -173,17 +166,3 @@ def _versions(session: Session, file: Path, read: PlaybookText) -> dict[str, str
             return None
         versions[name] = session.client.store_flow(write_flow_text(flow.flow))["version"]
     return versions
-
-
-def _show(session: Session, reply: dict[str, Any]) -> int:
-    if session.out.as_json:
-        session.out.document(reply)
-        return ExitCode.OK
-    session.out.data(
-        session.out.paint(f"# version {reply['version']}, by {neutral.line(reply['by'])}, {reply['at']}", "dim")
-    )
-    for line in reply["text"].splitlines():
-        session.out.data(neutral.line(line))
-    for version in reply["versions"][1:]:
-        session.out.say(neutral.line(f"earlier: {version['version']}  {version['at']}  {version['by']}"))
-    return ExitCode.OK

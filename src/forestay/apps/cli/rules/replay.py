@@ -20,6 +20,7 @@ from forestay.apps.cli.session import Session
 DEFAULT_SET = "domain/site"
 MOST_GROUPS = 20
 MOST_WRONG = 10
+MOST_FIELDS = 6
 _CAME = {
     "recovered": "succeeded at a later attempt",
     "by-hand": "succeeded after a person acted",
@@ -181,6 +182,7 @@ def _lines(session: Session, reply: dict[str, Any]) -> list[str]:
         paint(
             f"{reply['rule_set']}, version {reply['version']}: {reply['incidents']:,} incidents{span}{which}", "bold"
         ),
+        *_evaluated(reply),
         f"unchanged {reply['same']:,}, changed {reply['differs']:,}; {reply['by_rule']:,} by a rule, the others by the default policy",
         f"core-hours saved {reply['core_hours_saved']:,.1f}, spent {reply['core_hours_spent']:,.1f}",
         f"at most {reply['peak_hour']:,} actions of rules in an hour; the limit would have delayed {reply['put_off']:,}",
@@ -225,6 +227,17 @@ def _lines(session: Session, reply: dict[str, Any]) -> list[str]:
         if left > 0 or reply["more_groups"]:
             lines.append(f"and {max(0, left):,} more groups; --json lists them all")
     return lines
+
+
+def _evaluated(reply: dict[str, Any]) -> list[str]:
+    """On how many incidents the rules were evaluated; a server of before says nothing of it."""
+    evaluated, read = reply.get("evaluated"), reply.get("read", [])
+    if not evaluated or not read:
+        return []
+    fields = ", ".join(read[:MOST_FIELDS]) + (", …" if len(read) > MOST_FIELDS else "")
+    if evaluated < reply["incidents"]:
+        return [f"rules evaluated {evaluated:,} times, once for all incidents with the same {fields}"]
+    return [f"rules evaluated on each incident, since nearly all differ in {fields}"]
 
 
 def _came(came: dict[str, int]) -> str:

@@ -62,11 +62,10 @@ def starter(session: Session) -> int:
 
     forestay rules starter > rules.yaml
     """
-    from forestay.apps.rule_file_check import check_rule_file
-    from forestay.formats.rules.rule_file import starter_rules
+    from forestay.formats.rules.rule_file import read_rule_file, starter_rules
 
     if session.out.as_json:
-        rules = check_rule_file(starter_rules())
+        rules = read_rule_file(starter_rules())
         session.out.document({"rule_set": rules.rule_set, "rules": [dict(rule) for rule in rules.rules]})
     else:
         session.out.data(starter_rules().rstrip("\n"))
@@ -88,12 +87,11 @@ def apply(
 
     forestay rules apply --starter
     """
-    from forestay.apps.rule_file_check import check_rule_file
-    from forestay.formats.rules.rule_file import starter_rules
+    from forestay.formats.rules.rule_file import read_rule_file, starter_rules
 
     if (file is not None) == with_starter:
         raise typer.BadParameter("give a file with -f, or --starter")
-    rules = check_rule_file(starter_rules()) if file is None else read_file(file)
+    rules = read_rule_file(starter_rules()) if file is None else read_file(file, server_follows=True)
     if rules.problems:
         return _refuse(session, file, rules)
     done = session.client.apply_rules(
@@ -139,7 +137,7 @@ def _set_states(session: Session, rules: RuleFile, done: dict[str, Any]) -> tupl
 
 def diff_file(session: Session, file: Path, *, prune: bool) -> int:
     """What applying a file would do; 1 where that is something."""
-    rules = read_file(file)
+    rules = read_file(file, server_follows=True)
     if rules.problems:
         return _refuse(session, file, rules)
     done = session.client.apply_rules(
@@ -181,7 +179,7 @@ def _lines(session: Session, done: dict[str, Any], states: dict[str, str]) -> li
     return lines
 
 
-def read_file(file: Path) -> RuleFile:
+def read_file(file: Path, *, server_follows: bool = False) -> RuleFile:
     """A file of rules, or stdin, with what is wrong in it."""
     from forestay.apps.rule_file_check import check_rule_file
     from forestay.formats.text.yaml_text import MAX_BYTES
@@ -190,7 +188,7 @@ def read_file(file: Path) -> RuleFile:
         text = sys.stdin.read(MAX_BYTES + 1) if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}") from error
-    return check_rule_file(text)
+    return check_rule_file(text, server_follows=server_follows)
 
 
 def _refuse(session: Session, file: Path | None, rules: RuleFile) -> int:

@@ -21,7 +21,7 @@ from forestay.apps.cli.session import Session
 AnySet = Annotated[
     str | None, typer.Option("--set", metavar="SET", help="Only look in this rule set; without it in all of them.")
 ]
-RULE = typer.Argument(metavar="RULE", help="The rule's id, or the beginning of it.")
+RULE = typer.Argument(metavar="RULE", help="The rule's id, the beginning of it, or its name in a file of rules.")
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Accept that the result changes for reference incidents of other rules.")
 ]

@@ -124,7 +124,7 @@ def _shown(act: InboxAction, tried: TriedAction) -> dict[str, Any]:
     }
 
 
-@router.post("/acts", status_code=201, response_model=ActOut, responses=errors(404, 409, body=True))
+@router.post("/acts", status_code=201, response_model=ActOut, responses=errors(404, 409, 501, body=True))
 async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response:
     """Do something to one of a group, to ten, or to all of it. More than one wants an act before it that went well; its reason is kept."""
     if bool(body.playbook) != (body.do is InboxRemedy.PLAYBOOK):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
@@ -9,7 +11,7 @@ from fastapi import Query, Response
 from forestay.apps.server.exceptions.error_routes import RetryRecordOut, TriageOut, triage_public
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem, asked_time
-from forestay.apps.server.http.request_context import TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.error_triage import QUIET
@@ -17,8 +19,9 @@ from forestay.domain.exceptions.incidents.incident import Decision, IncidentStat
 from forestay.domain.exceptions.safeguards.safeguards import CORE_HOUR
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.incident_public import incident_public, status_public
-from forestay.ports.errors import Permanent
+from forestay.ports.errors import Permanent, PortError
 from forestay.ports.exceptions.incident_store import IncidentQuery
+from forestay.ports.flows.flow_engine import RunQuery
 from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.exceptions.inbox.inbox_reader import InboxReader, InboxView
 from forestay.services.rules.retry_records import RetryRecords
@@ -28,6 +31,9 @@ MOST = 50
 """Decisions that are shown of one incident."""
 MOST_NAMED = 1000
 """Causes and owners to choose from."""
+HELD_RUNS = "suspended,held"
+PATIENCE = 0.5
+"""Seconds that the inbox waits for the flow engine; what it holds of failures is worth more than the number of runs."""
 Word = Annotated[str, Query(max_length=200)]
 Since = Annotated[str, Query(max_length=40, description="Only those that happened at this time or later")]
 
@@ -144,6 +150,18 @@ class InboxOut(Out):
     """Groups that are left out because they may wait."""
     more: bool
     """There are more groups than are shown."""
+    held_runs: int | None
+    """Runs that do not go on until somebody decides: `GET /v1/runs?state=suspended,held`; null: not known."""
+
+
+async def _held_runs(context: RequestContext, tenant: str) -> int | None:
+    engine = context.services.components.engine
+    if engine is None:
+        return 0
+    with suppress(PortError, TimeoutError):
+        async with asyncio.timeout(PATIENCE):
+            return await engine.count(RunQuery(tenant, state=HELD_RUNS, open=True))
+    return None
 
 
 def _query(tenant: str, state: str, since: str = "", **wanted: str) -> IncidentQuery:
@@ -205,7 +223,7 @@ async def read_inbox(
     """What waits for a person, in groups by error; the dearest first."""
     parts = context.services.components
     service = InboxReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
-    inbox = await service.groups(
+    reading = service.groups(
         who.tenant,
         view=view,
         owner=owner or None,
@@ -216,6 +234,7 @@ async def read_inbox(
         snoozed=snoozed == "show",
         most=limit,
     )
+    inbox, held_runs = await asyncio.gather(reading, _held_runs(context, who.tenant))
     groups = [
         {
             "group": group.place.group,
@@ -250,6 +269,7 @@ async def read_inbox(
         "owners": sorted({owner for group in inbox.all for owner in group.owner_names})[:MOST_NAMED],
         "snoozed": inbox.snoozed,
         "more": inbox.more,
+        "held_runs": held_runs,
     }
     return json_answer(body)
 

@@ -80,7 +80,7 @@ def _raising(context: RequestContext, home: ExceptionEngine) -> Triggers:
     return Triggers(parts.pipeline, home, parts.store, parts.clock)
 
 
-@router.get("/runs/{run}/triggers", response_model=TriggersOut, responses=errors(404))
+@router.get("/runs/{run}/triggers", response_model=TriggersOut, responses=errors(404, 501))
 async def find_triggers(
     context: TheDesk, who: Viewer, run: str, task: Annotated[str, Query(max_length=500)] = ""
 ) -> Response:
@@ -90,7 +90,7 @@ async def find_triggers(
     return json_answer({"triggers": [trigger._asdict() for trigger in offered]})
 
 
-@router.post("/runs/{run}/triggers", response_model=RaisedOut, responses=errors(404, 409, body=True))
+@router.post("/runs/{run}/triggers", response_model=RaisedOut, responses=errors(404, 409, 501, body=True))
 async def raise_trigger(context: TheDesk, who: Submitter, run: str, body: RaiseIn) -> Response:
     """Raise an exception for a run or a task: one that is offered, which its rule answers; or a new one, which suspends the run."""
     summary = await run_of_tenant(context, run, who)
@@ -119,7 +119,7 @@ async def raise_trigger(context: TheDesk, who: Submitter, run: str, body: RaiseI
     return json_answer(body_data | {"id": event})
 
 
-@router.post("/incidents/{incident}/playbook", response_model=LaunchedOut, responses=errors(404, 409, body=True))
+@router.post("/incidents/{incident}/playbook", response_model=LaunchedOut, responses=errors(404, 409, 501, body=True))
 async def launch_playbook(context: TheDesk, who: Operator, incident: str, body: LaunchIn) -> Response:
     """Carry out a playbook for an incident that waits for a person: written for it, or one that is kept."""
     parts = context.services.components

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Response
 from pydantic import Field, JsonValue
@@ -17,20 +18,33 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Holder, Id, Model, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.schemas import ContinueIn
+from forestay.domain.flows.definition.flow import Flow, all_tasks
+from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.events import Verb, VerbKind
-from forestay.domain.flows.execution.flow_suspension import FlowSuspension
+from forestay.domain.flows.flow_suspension import FlowSuspension
 from forestay.formats.flows.yaml_flow import read_flow_text, write_flow_text
 from forestay.formats.text.yaml_text import MAX_BYTES
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.operations.identity import Principal
+from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 
 router = Router(prefix="/v1", tags=["runs"])
 Version = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 FlowName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 
 
+SteeringVerb = Literal[
+    VerbKind.REDO, VerbKind.SKIP, VerbKind.REPLACE, VerbKind.RESTART, VerbKind.SUSPEND, VerbKind.CONTINUE, VerbKind.FORCE_COMPLETE,
+    VerbKind.FORCE_FAIL, VerbKind.REMOVE, VerbKind.RAISE, VerbKind.SET_DATA,
+]  # fmt: skip
+"""All but the answer to a question, for which there is a route that checks who may."""
+
+
+FlowText = Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
+
+
 class FlowIn(Model):
-    text: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
+    text: FlowText
     """The flow in YAML or JSON."""
 
 
@@ -76,7 +90,7 @@ class FlowVerbOut(FlowSuspensionOut):
 
 
 class FlowVerbIn(Model):
-    verb: VerbKind
+    verb: SteeringVerb
     task: Annotated[str, Field(max_length=500)] = ""
     id: Id | None = None
     """The same in every repeat; one is made if it is left out."""
@@ -93,10 +107,50 @@ def flow_version(text: str) -> str:
     return text
 
 
+def flow_of_text(text: str) -> Flow:
+    """The flow in the text of a request; 422 with every error if it is none."""
+    read = read_flow_text(text)
+    if read.flow is None:
+        wrong = [
+            {"at": f"body.text:{problem.line}:{problem.column}", "detail": str(problem)}
+            for problem in read.problems[:100]
+        ]
+        raise HttpProblem(422, f"the flow has {len(read.problems)} error(s)", wrong)
+    return read.flow
+
+
+def _with_inner(flow: Flow) -> Iterator[Flow]:
+    yield flow
+    for inner in flow.flows.values():
+        yield from _with_inner(inner)
+
+
+def check_requirements(flow: Flow, requirements: RequirementMatcher) -> None:
+    """422 with every error of what the flow's jobs require of their pilots."""
+    jobs = [
+        (task.name, job)
+        for known in _with_inner(flow)
+        for task in all_tasks(known.tasks)
+        for job in (task.pattern, task.compensation.job if task.compensation else None)
+        if isinstance(job, JobPattern) and job.requires
+    ]
+    wrong = [
+        {"at": f"tasks.{name}.requires", "detail": str(problem)}
+        for name, job in jobs
+        for problem in requirements.problems(job.requires)
+    ]
+    if wrong:
+        raise HttpProblem(422, f"the flow has {len(wrong)} error(s)", wrong[:100])
+
+
 def engine_of(context: RequestContext) -> FlowEngine:
     engine = context.services.components.engine
     if engine is None:
-        raise HttpProblem(503, "flows are not available: this server was started without Temporal")
+        # Not 503: waiting does not help.
+        raise HttpProblem(
+            501,
+            "flows are not available: this server was started without Temporal; `forestay doctor` says how to get it",
+        )
     return engine
 
 
@@ -122,15 +176,10 @@ def _suspension(suspension: FlowSuspension) -> dict[str, object]:
 @router.post("/flows", status_code=201, response_model=FlowOut, responses=errors(body=True))
 async def store_flow(context: TheDesk, who: Submitter, body: FlowIn) -> Response:
     """Check a flow and store it; the answer is its version, the hash of its content."""
-    read = read_flow_text(body.text)
-    if read.flow is None:
-        wrong = [
-            {"at": f"body.text:{problem.line}:{problem.column}", "detail": str(problem)}
-            for problem in read.problems[:100]
-        ]
-        raise HttpProblem(422, f"the flow has {len(read.problems)} error(s)", wrong)
-    version = await context.services.components.flows.put(read.flow, tenant=who.tenant)
-    return json_answer({"version": version, "name": read.flow.name}, 201)
+    flow = flow_of_text(body.text)
+    check_requirements(flow, context.services.requirements)
+    version = await context.services.components.flows.put(flow, tenant=who.tenant)
+    return json_answer({"version": version, "name": flow.name}, 201)
 
 
 @router.get("/flows", response_model=PythonFlowsOut, responses=errors())
@@ -182,7 +231,7 @@ async def continue_flow(context: TheDesk, who: Operator, version: str, body: Con
     return json_answer(_suspension(await context.services.suspensions.let_go(who.tenant, version, holder)))
 
 
-@router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, body=True) | WAITS)
+@router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, 501, body=True) | WAITS)
 async def send_flow_verb(context: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
     """Steer all runs of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
     await context.services.components.flows.plan(who.tenant, flow_version(version))

@@ -24,6 +24,7 @@ from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
 from forestay.formats.flows.run_history import history_event_public
 from forestay.formats.flows.run_public import run_public, state_public
 from forestay.formats.flows.run_story import story_public
+from forestay.formats.flows.run_wait_public import waits_public
 from forestay.ports.errors import NotFound
 from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.flows.flow_engine import RunHistoryEvent, RunQuery, RunSummary
@@ -34,8 +35,8 @@ from forestay.services.flows.run_starter import RunStarter
 
 router = Router(prefix="/v1", tags=["runs"])
 RunState = Literal[
-    "running", "suspended", "stopping", "compensating", "finished", "completed", "forced_complete", "failed", "removed", "undone",
-    "terminated", "broken",
+    "running", "asking", "suspended", "held", "stopping", "compensating", "finished", "completed", "forced_complete", "failed",
+    "removed", "undone", "terminated", "broken",
 ]  # fmt: skip
 
 
@@ -60,6 +61,8 @@ class RunOut(Out):
     ended: Time | None
     above: str | None
     """The run whose sub-flow it is, as far as its engine knows."""
+    schedule: str | None
+    """The schedule that started it."""
 
 
 class RunsOut(Out):
@@ -84,6 +87,20 @@ class TaskOut(Out):
     """Of a Python flow: the tasks that had ended when this one began."""
 
 
+class RunWaitOut(Out):
+    task: str
+    """Empty: the whole run."""
+    holder: str
+    """Who suspended it; empty: nobody, it failed."""
+    incident: str
+    """The incident that has to be answered, if there is one."""
+    words: str
+    who: str
+    """Who can release it."""
+    command: str
+    """How, on the command line; empty: there is no command."""
+
+
 class RunDetailsOut(RunOut):
     params: dict[str, Any]
     phase: str
@@ -95,6 +112,8 @@ class RunDetailsOut(RunOut):
     """Who holds all runs of the flow."""
     tasks: list[TaskOut]
     compensations: int
+    waits: list[RunWaitOut]
+    """What does not go on until somebody decides."""
 
 
 class RunHistoryEventOut(Out):
@@ -184,7 +203,7 @@ def _shown(summary: RunSummary) -> dict[str, object]:
     return run_public(**known)
 
 
-@router.post("/runs", status_code=201, response_model=StartedOut, responses=errors(404, 409, body=True))
+@router.post("/runs", status_code=201, response_model=StartedOut, responses=errors(404, 409, 501, body=True))
 async def start_run(
     context: TheDesk,
     who: Submitter,
@@ -208,13 +227,13 @@ async def start_run(
     return json_answer({"id": started.run, "created": started.created}, 201)
 
 
-@router.get("/runs", response_model=RunsOut, responses=errors(400))
+@router.get("/runs", response_model=RunsOut, responses=errors(400, 501))
 async def find_runs(
     context: TheDesk,
     who: Viewer,
     name: Annotated[str, Query(max_length=200)] = "",
     version: Annotated[str, Query(max_length=64)] = "",
-    state: Annotated[str, Query(max_length=40)] = "",
+    state: Annotated[str, Query(max_length=100, description="One, or several separated by commas.")] = "",
     owner: Annotated[str, Query(max_length=200)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(max_length=4000)] = None,
@@ -225,19 +244,25 @@ async def find_runs(
     return json_answer({"runs": [_shown(run) for run in page.runs], "cursor": page.cursor})
 
 
-@router.get("/runs/{run}", response_model=RunDetailsOut, responses=errors(404))
+@router.get("/runs/{run}", response_model=RunDetailsOut, responses=errors(404, 501))
 async def read_run(context: TheDesk, who: Viewer, run: str) -> Response:
     """One run with its tasks."""
     summary = await run_of_tenant(context, run, who)
     suspension = await context.services.suspensions.suspension(who.tenant, summary.version)
-    state = state_public(await home_of(context, summary).state(run))
+    plain = await home_of(context, summary).state(run)
+    state = state_public(plain)
+    works = [f"{task['id']}@{task['round']}" for task in plain["instances"] if task.get("state") == "asking"]
+    questions = await context.services.components.questions.of_run(run, works)
+    asks = {question.task: (question.id, question.who) for question in questions}
+    waits = waits_public(run, summary.owner, plain, suspension.holders, asks)
     outputs = state["outputs"]
     if is_ours(summary):
         outputs = await context.services.run_outputs.shown(who.tenant, run, outputs)
-    return json_answer(_shown(summary) | state | {"outputs": outputs, "flow_holders": list(suspension.holders)})
+    more = {"outputs": outputs, "flow_holders": list(suspension.holders), "waits": waits}
+    return json_answer(_shown(summary) | state | more)
 
 
-@router.get("/runs/{run}/history", response_model=HistoryOut, responses=errors(400, 404))
+@router.get("/runs/{run}/history", response_model=HistoryOut, responses=errors(400, 404, 501))
 async def read_history(
     context: TheDesk,
     who: Viewer,
@@ -261,7 +286,7 @@ async def read_history(
     )
 
 
-@router.get("/runs/{run}/story", response_model=RunStoryOut, responses=errors(400, 404))
+@router.get("/runs/{run}/story", response_model=RunStoryOut, responses=errors(400, 404, 501))
 async def read_story(
     context: TheDesk,
     who: Viewer,
@@ -294,11 +319,11 @@ def _without_incident(line: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in line.items() if name != "incident"}
 
 
-@router.post("/runs/{run}/resume", response_model=ResumedOut, responses=errors(404, 409, body=True))
+@router.post("/runs/{run}/resume", response_model=ResumedOut, responses=errors(404, 409, 501, body=True))
 async def resume_run(context: TheDesk, who: Submitter, run: str, body: ResumeIn) -> Response:
     """Resume a run that has ended: it keeps what it had done, and does again what failed, was cancelled or compensated, and what comes after that."""
     summary = await run_of_tenant(context, run, who)
-    _check_owner(summary, who)
+    check_owner(summary, who)
     if not is_ours(summary):
         raise HttpProblem(409, "a run of another engine is resumed there")
     parts = context.services.components
@@ -312,16 +337,17 @@ async def resume_run(context: TheDesk, who: Submitter, run: str, body: ResumeIn)
     return json_answer({"id": run, "resumed": not body.dry_run, "kept": kept, "again": again})
 
 
-def _check_owner(summary: RunSummary, who: Principal) -> None:
+def check_owner(summary: RunSummary, who: Principal) -> None:
+    """Only the owner of a run or an operator may steer it."""
     if summary.owner != who.subject and not who.may(Role.OPERATOR):
         raise HttpProblem(403, f"the run belongs to {summary.owner}; only the owner or an operator may do this")
 
 
-@router.post("/runs/{run}/verbs", response_model=AnsweredOut, responses=errors(404, 409, body=True) | WAITS)
+@router.post("/runs/{run}/verbs", response_model=AnsweredOut, responses=errors(404, 409, 501, body=True) | WAITS)
 async def send_verb(context: TheDesk, who: Submitter, run: str, body: VerbIn) -> Response:
     """Steer a run or one of its tasks."""
     summary = await run_of_tenant(context, run, who)
-    _check_owner(summary, who)
+    check_owner(summary, who)
     if body.holder not in (None, who.subject) and not who.may(Role.OPERATOR):
         raise HttpProblem(403, "only an operator may suspend or continue for somebody else")
     verb = replace(verb_of(context, who, body), round=body.round, ancestors=body.ancestors)
@@ -337,7 +363,7 @@ async def send_verb(context: TheDesk, who: Submitter, run: str, body: VerbIn) ->
     except Unanswered:
         return json_answer({"id": verb.id, "accepted": True, "detail": "sent; the engine has not replied yet"})
     except NotFound:
-        raise HttpProblem(409, f"the run has ended; `forestay runs resume {run[:8]}` lets it go on") from None
+        raise HttpProblem(409, f"the run has ended; `forestay runs resume {run[:8]}` releases it") from None
     if not answer.accepted:
         raise HttpProblem(409, answer.detail)
     return json_answer({"id": verb.id, "accepted": True, "detail": answer.detail})

@@ -25,6 +25,7 @@ TITLES = {
     422: "Invalid request",
     429: "Too many",
     431: "Request head too large",
+    501: "Not available here",
     503: "Store unavailable",
 }
 GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")

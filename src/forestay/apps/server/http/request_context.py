@@ -24,6 +24,7 @@ from forestay.domain.exceptions.safeguards.audit import AuditNote
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.pilots.enrolment import MARK
+from forestay.domain.pilots.pilot import PilotClass
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import Stored
 from forestay.ports.operations.identity import BadToken, Principal, Role
@@ -64,7 +65,11 @@ class RequestContext:
     hosts: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """Where each pilot runs, as it said when it registered."""
     places: Recent[str, tuple[str, int]] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
+    runtimes: Recent[str, frozenset[str] | None] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
+    """The container runtimes of each pilot; None: it does not say."""
     """The site and the slots of each pilot."""
+    machines: Recent[str, PilotClass] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
+    """What each pilot says of itself, for jobs that require something."""
     peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []
     """Sources among pilots that have a file, for one pilot: the nearest first."""
     views: Recent[str, Viewpoint] = field(default_factory=lambda: Recent(KNOWN_PILOTS))

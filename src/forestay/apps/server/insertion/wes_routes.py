@@ -59,7 +59,7 @@ MAX_FIELD = 1 << 20
 """Bytes of one field of a request that is no file."""
 MAX_PAGE = 1000
 PAGE = 100
-STATUSES = (400, 401, 403, 404, 503)
+STATUSES = (400, 401, 403, 404, 501, 503)
 _FORM: dict[str, Any] = {
     "type": "object",
     "properties": {

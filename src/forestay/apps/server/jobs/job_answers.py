@@ -10,6 +10,8 @@ from forestay.apps.server.http.answers import Out, Time
 
 JobState = Literal["available", "running", "faulted", "completed", "forced_complete", "failed", "cancelled"]
 
+JobPattern = Literal["synchronous", "polling", "notification", "fire-and-forget", "staging", "execution"]
+
 
 class ResourcesOut(Out):
     cpus: int
@@ -47,7 +49,13 @@ class EndingOut(Out):
     error: str | None = None
     file: str | None = None
     result: str | None = None
+    input_bytes: int | None = None
+    """All its input files together, where its pilot told of each."""
+    image: str | None = None
+    """The digest of the container image that it ran in."""
     manifest: ManifestOut | None = None
+    devices: list[str] = Field(default_factory=list)
+    """The accelerators that were its alone."""
 
 
 class HoldOut(Out):
@@ -77,6 +85,8 @@ class JobOut(Out):
     owner: str
     team: str
     labels: dict[str, str]
+    patterns: list[JobPattern]
+    """The job-flow patterns that it is in, the one of its submission first."""
     state: JobState
     phase: Literal["staging-in", "executing", "staging-out"] | None
     holders: list[str]
@@ -106,6 +116,8 @@ class JobOut(Out):
     work: str | None
     overlap_possible: bool
     version: str | None
+    waiting: str = ""
+    """Why no pilot gets it although pilots have room: nobody satisfies what it requires, or a licence has no seat free."""
 
 
 class AcceptedOut(Out):
@@ -200,6 +212,8 @@ class SpecificationOut(Out):
     when_exhausted: Literal["fail", "hold"]
     colocate: ColocateOut | None = None
     container: str = ""
+    requires: str = ""
+    licences: dict[str, int] = Field(default_factory=dict)
 
 
 class LineOut(Out):
@@ -227,6 +241,15 @@ class EvidenceOut(BaseModel):
 class StoryOut(Out):
     story: list[LineOut]
     evidence: list[EvidenceOut]
+
+
+class WhyRunOut(Out):
+    """Why a job runs, or whose result it has instead."""
+
+    reused: str | None
+    why: str
+    differs: list[str]
+    nearest: str | None
 
 
 class OutputsOut(Out):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import orjson
@@ -26,6 +27,7 @@ from forestay.apps.server.jobs.job_answers import (
     SpecificationOut,
     StoryOut,
     SubmittedOut,
+    WhyRunOut,
 )
 from forestay.apps.server.jobs.job_filters import job_query
 from forestay.apps.server.jobs.job_log import followed_log, stored_log
@@ -34,6 +36,7 @@ from forestay.apps.server.jobs.submissions import check_producers, submissions_f
 from forestay.domain.jobs.job_document import State, Token
 from forestay.domain.jobs.job_spans import read_traceparent
 from forestay.domain.jobs.lifecycle import whole_story
+from forestay.domain.jobs.reuse import why_run
 from forestay.formats.jobs.job_public import job_public, manifest_public, specification_public, story_public, time_text
 from forestay.ports.jobs.job_store import COUNT_FIELDS, SORT_FIELDS, Record, Stored
 from forestay.ports.operations.identity import Principal, Role
@@ -53,9 +56,9 @@ def kept_trace(traceparent: str | None) -> str:
     return traceparent if traceparent is not None and read_traceparent(traceparent) is not None else ""
 
 
-def shown(stored: Stored) -> Response:
+def shown(stored: Stored, more: Mapping[str, str] = MappingProxyType({})) -> Response:
     version = f"{stored.version.number}.{stored.version.term}"
-    return json_answer(job_public(stored.document, version), headers={"ETag": f'"{version}"'})
+    return json_answer(job_public(stored.document, version) | dict(more), headers={"ETag": f'"{version}"'})
 
 
 @router.post("/jobs", status_code=201, response_model=SubmittedOut, responses=errors(409, body=True))
@@ -69,7 +72,9 @@ async def submit(
     """Submit 1 to 10,000 jobs."""
     parts = context.services.components
     where = partial(downstream_for, parts.settings.downstreams)
-    asked = await submissions_from(body, who, parts.notify, parts.staging, where)
+    asked = await submissions_from(
+        body, who, parts.notify, parts.staging, where, context.services.requirements.problems
+    )
     await check_producers(asked, parts.store)
     context.know(submission.specification for submission in asked)
     accepted = await context.services.submit.submit(
@@ -92,7 +97,10 @@ async def search(
         raise HttpProblem(422, f"cannot sort by {sort[:64]}; use one of {', '.join(sorted(SORT_FIELDS))}")
     query = job_query(request.query_params, who.tenant)
     page = await context.services.components.store.search(query, sort=sort, limit=limit, cursor=cursor)
-    jobs = [job_public(job.document, f"{job.version.number}.{job.version.term}") for job in page.jobs]
+    jobs = [
+        job_public(job.document, f"{job.version.number}.{job.version.term}") | await _waiting(context, job)
+        for job in page.jobs
+    ]
     return json_answer({"jobs": jobs, "cursor": page.cursor})
 
 
@@ -113,7 +121,19 @@ async def counts(
 @router.get("/jobs/{job}", response_model=JobOut, responses=errors(404))
 async def read(context: TheDesk, who: Viewer, job: str) -> Response:
     """One job."""
-    return shown(await context.job(job, who))
+    stored = await context.job(job, who)
+    return shown(stored, await _waiting(context, stored))
+
+
+async def _waiting(context: RequestContext, stored: Stored) -> dict[str, str]:
+    """Why no pilot has a job that any could have, as far as it needs more than room."""
+    document = stored.document
+    if document.state is not State.AVAILABLE or not document.extra:
+        return {}
+    if required := await context.services.requirements.unsatisfied(document):
+        return {"waiting": f"no pilot satisfies {required}"}
+    missing = await context.services.seats.waits_for(document)
+    return {"waiting": missing} if missing else {}
 
 
 @router.get("/jobs/{job}/specification", response_model=SpecificationOut, responses=errors(404))
@@ -137,6 +157,12 @@ async def story(context: TheDesk, who: Viewer, job: str) -> Response:
         _evidence(record) for record in records if record.kind in ("evidence", "late-completion", "alert", "staging")
     ]
     return json_answer({"story": story_public(lines), "evidence": evidence})
+
+
+@router.get("/jobs/{job}/why-run", response_model=WhyRunOut, responses=errors(404))
+async def why(context: TheDesk, who: Viewer, job: str) -> Response:
+    """Why the job ran although results of earlier runs may be reused: the fields that differ from the nearest earlier job."""
+    return json_answer(why_run((await context.job(job, who)).document)._asdict())
 
 
 def _evidence(record: Record) -> dict[str, Any]:

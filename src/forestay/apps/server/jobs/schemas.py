@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from forestay.apps.server.http.schemas import INT64, EnvName, Id, Model, Name, NoNul, Reason, Word, one_line
+from forestay.domain.jobs.container_image import image_problem
 
 
 def inside_folder(pattern: str) -> str:
@@ -58,9 +59,16 @@ class SpecificationIn(Model):
     when_exhausted: Literal["fail", "hold"] = "fail"
     colocate: ColocateIn | None = None
     container: Annotated[str, Field(max_length=1000, pattern=r"^([A-Za-z0-9/][^\x00-\x20\x7f]*)?$")] = ""
+    requires: Annotated[NoNul, Field(max_length=1000)] = ""
+    licences: dict[
+        Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")],
+        Annotated[int, Field(ge=1, le=10_000)],
+    ] = Field(default_factory=dict, max_length=8)
 
     @model_validator(mode="after")
     def _calls_have_no_container(self) -> SpecificationIn:
+        if self.container and (why := image_problem(self.container)):
+            raise ValueError(f"container: {why}")
         if self.container and self.runner == "warm":
             raise ValueError("a function call cannot run in a container; use runner `process`")
         return self

@@ -10,7 +10,7 @@ import orjson
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.jobs.schemas import JobIn, ResourcesIn, SpecificationIn, SubmitIn
 from forestay.domain.jobs.colocation_key import COLOCATE
-from forestay.domain.jobs.conversation import DOWNSTREAM_TAG
+from forestay.domain.jobs.conversation import DOWNSTREAM_TAG, is_forwardable
 from forestay.domain.jobs.inputs import JobInput, Staging, filled, produced, wrong_input
 from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.jobs.resources import Resources
@@ -20,6 +20,7 @@ from forestay.formats.jobs.job_public import time_millis
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.operations.callback_transport import CallbackTransport
 from forestay.ports.operations.identity import Principal, Role
+from forestay.ports.rules.conditions import ConditionProblem
 from forestay.services.jobs.job_submitter import specification_named
 from forestay.services.shared.loop_slices import LoopSlices
 
@@ -37,6 +38,9 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
     colocate = content.pop("colocate")
     if not content["container"]:
         del content["container"]  # its id is what it was before there were any
+    for name in ("requires", "licences"):
+        if not content[name]:
+            del content[name]
     return Specification(
         id=specification_named(tenant, content | ({COLOCATE: colocate} if colocate else {})),
         tenant=tenant,
@@ -52,6 +56,8 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
         effects=Effects(specification.effects),
         runner=RunnerKind(specification.runner),
         container=specification.container,
+        requires=specification.requires,
+        licences=specification.licences,
         retry=RetryPolicy(
             specification.max_attempts, specification.retry_wait, WhenExhausted(specification.when_exhausted)
         ),
@@ -65,6 +71,7 @@ async def submissions_from(
     notify: CallbackTransport,
     staging: OutboundPolicy,
     downstream: Callable[[str, str], str | None] = lambda _tenant, _wanted: None,
+    requirements: Callable[[str], Sequence[ConditionProblem]] = lambda _text: (),
 ) -> list[Submission]:
     """One submission a job, in order; a `HttpProblem` with every error. `downstream` says where a job goes that names a task server, by tenant and name."""
     errors: list[dict[str, object]] = []
@@ -83,7 +90,9 @@ async def submissions_from(
         if spec is not None and (wanted := job.labels.get(DOWNSTREAM_TAG)):
             problems |= _not_for_downstream(spec, wanted, downstream(who.tenant, wanted))
         errors += [{"at": f"body.jobs.{place}.{at}", "detail": detail} for at, detail in problems.items()]
-        if spec is not None and not problems:
+        wrong = requirements(spec.requires) if spec is not None and spec.requires else ()
+        errors += [{"at": f"body.jobs.{place}.specification.requires", "detail": str(problem)} for problem in wrong]
+        if spec is not None and not problems and not wrong:
             made.append(_submission(job, spec, who))
     if errors:
         raise HttpProblem(422, f"{len(errors)} field(s) are invalid; no job was accepted", errors[:100])
@@ -113,7 +122,7 @@ def _not_for_downstream(spec: Specification, wanted: str, actual: str | None) ->
     at = f"labels.{DOWNSTREAM_TAG}"
     if actual is None:
         return {at: f"there is no downstream {wanted[:64]} for this tenant"}
-    if spec.inputs or spec.outputs or spec.runner is not RunnerKind.PROCESS:
+    if not is_forwardable(spec):
         return {
             at: "files and function calls cannot be forwarded to a downstream; use a TES task, which states where its files are"
         }

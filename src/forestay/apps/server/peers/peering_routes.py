@@ -57,7 +57,7 @@ def sender(context: RequestContext, who: Principal) -> tuple[Peer, PeerLeases]:
     return peer, leases
 
 
-@router.post("/renew", response_model=RenewedOut, responses=errors(409, body=True))
+@router.post("/renew", response_model=RenewedOut, responses=errors(409, 501, body=True))
 async def renew(context: TheDesk, who: Submitter, body: RenewIn) -> Response:
     """Hold the lease by a stamp, and say how runs stand."""
     peer, leases = sender(context, who)
@@ -91,7 +91,7 @@ async def _status(context: RequestContext, who: Principal, run: str) -> dict[str
     return status
 
 
-@router.post("/goodbye", response_model=NothingOut, responses=errors(body=True))
+@router.post("/goodbye", response_model=NothingOut, responses=errors(501, body=True))
 async def goodbye(context: TheDesk, who: Submitter) -> Response:
     """The peer disconnects: what it sent is stopped."""
     peer, leases = sender(context, who)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -26,10 +27,12 @@ from forestay.domain.jobs.inputs import (
     wrong_input,
 )
 from forestay.domain.jobs.job_document import JobDocument, Manifest
+from forestay.domain.jobs.reuse import expected_digests
 from forestay.domain.jobs.specification import Specification
 from forestay.formats.jobs.job_public import manifest_public
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Stored
+from forestay.services.data.remade_outputs import from_newest, newest_commits
 from forestay.services.data.storage_access import element_path
 
 Json = dict[str, Any]
@@ -53,13 +56,20 @@ async def inputs_of(
         document = stored.document
         given_inputs = specs[document.specification].inputs
         if given_inputs:
-            wanted[document.id] = [filled(entry, document.parameters, document.index) for entry in given_inputs]
+            expected = expected_digests(document)
+            staged = [filled(entry, document.parameters, document.index) for entry in given_inputs]
+            wanted[document.id] = [
+                replace(entry, sha256=expected[entry.name]) if entry.name in expected else entry for entry in staged
+            ]
     if not wanted:
         return {}
     inputs = [entry for entries in wanted.values() for entry in entries]
+    producers = await _producers(context, inputs)
+    wanted = {job: [from_newest(entry, producers) for entry in entries] for job, entries in wanted.items()}
+    inputs = [entry for entries in wanted.values() for entry in entries]
     names = sorted({name for entry in inputs if (name := logical_name(entry)) is not None})
     catalogue = context.services.components.catalogue
-    known = _KnownSources(pilot, view, await _producers(context, inputs), await catalogue.locate(names, view))
+    known = _KnownSources(pilot, view, _by_own_name(producers), await catalogue.locate(names, view))
     jobs = {stored.document.id: stored.document for stored in granted}
     return {
         job: [await _input(context, entry, jobs[job], known) for entry in entries] for job, entries in wanted.items()
@@ -67,12 +77,16 @@ async def inputs_of(
 
 
 async def _producers(context: RequestContext, inputs: list[JobInput]) -> Mapping[str, Stored]:
-    """The jobs whose outputs are asked for, read together."""
+    """The jobs that have the outputs which are asked for, by the names that the inputs give, read together."""
     names = sorted({other.job for job_input in inputs if (other := produced(job_input.source)) is not None})
     stored_jobs: dict[str, Stored] = {}
     for start in range(0, len(names), 1000):
         stored_jobs |= await context.services.components.store.get(names[start : start + 1000])
-    return stored_jobs
+    return await newest_commits(context.services.components.store, stored_jobs)
+
+
+def _by_own_name(producers: Mapping[str, Stored]) -> Mapping[str, Stored]:
+    return {stored.document.id: stored for stored in producers.values()}
 
 
 async def _input(context: RequestContext, job_input: JobInput, job: JobDocument, known: _KnownSources) -> Json:

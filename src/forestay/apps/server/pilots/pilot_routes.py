@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -22,6 +22,7 @@ from forestay.apps.server.http.request_context import (
     settled,
 )
 from forestay.apps.server.http.router import Router
+from forestay.apps.server.http.schemas import INT64
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.submissions import resources_from
 from forestay.apps.server.pilots.claim_inputs import inputs_of
@@ -37,6 +38,7 @@ from forestay.apps.server.pilots.pilot_answers import (
     TokenOut,
 )
 from forestay.apps.server.pilots.schemas import (
+    MAX_STAGED,
     BegunIn,
     CacheReportIn,
     ClaimIn,
@@ -45,6 +47,7 @@ from forestay.apps.server.pilots.schemas import (
     HeartbeatIn,
     LogIn,
     PilotIn,
+    StagedIn,
 )
 from forestay.apps.server.sites.routes import note_pilot
 from forestay.domain.data.attempt_folder import is_own_manifest
@@ -52,7 +55,16 @@ from forestay.domain.data.replica import Viewpoint
 from forestay.domain.data.staging_terms import free_of
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Manifest, State, Token
 from forestay.domain.jobs.specification import Specification
-from forestay.domain.pilots.pilot import RUNTIMES, Heartbeat, Pilot, PilotState
+from forestay.domain.pilots.pilot import (
+    DEVICES,
+    FEATURES,
+    RUNTIMES,
+    Heartbeat,
+    Pilot,
+    PilotState,
+    pilot_class,
+    runtimes_of,
+)
 from forestay.formats.ga4gh.tes_job import TES
 from forestay.formats.jobs.job_json import Json, resources_to_json
 from forestay.formats.jobs.job_public import specification_public, time_millis, time_text
@@ -122,6 +134,8 @@ def _pilot_token(context: RequestContext, pilot: str, tenant: str) -> dict[str, 
 def _extra(body: PilotIn) -> dict[str, object]:
     """What only some pilots say of themselves."""
     extra: dict[str, object] = {"element": body.element, "cache": body.cache.path if body.cache else None}
+    extra[FEATURES] = body.features
+    extra[DEVICES] = [device.model_dump() for device in body.devices]
     extra = {name: value for name, value in extra.items() if value}
     return extra if body.runtimes is None else {**extra, RUNTIMES: body.runtimes}
 
@@ -221,6 +235,8 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
         batch=body.batch,
         site=site,
         slots=slots,
+        runtimes=context.runtimes.get(pilot),
+        machine=context.machines.get(pilot),
         wait=max(body.wait, ONE_LOOK),
     )
     granted = await while_wanted(asking, request, context.stopping) or []
@@ -290,6 +306,8 @@ async def _pilot_host(context: RequestContext, pilot: str, who: Principal) -> st
         host = context.hosts[pilot] = known.pilot.host
         context.services.neighbours.meet(known.pilot)
         context.places[pilot] = (known.pilot.site, known.pilot.slots)
+        context.runtimes[pilot] = runtimes_of(known.pilot)
+        context.machines[pilot] = pilot_class(known.pilot)
     return host
 
 
@@ -376,11 +394,21 @@ def _report(end: CompletionIn) -> CompletionReport:
         file=end.file,
         host=end.host,
         manifest=Manifest(manifest.path, manifest.sha256, manifest.files, manifest.bytes) if manifest else None,
+        devices=tuple(end.devices),
         result=end.result,
+        input_bytes=_input_bytes(end.staging),
+        image=end.image,
     )
     cleanup = FailedCleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
     staging = [staged.model_dump(by_alias=True, exclude_defaults=True) for staged in end.staging]
     return CompletionReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging, end.task)
+
+
+def _input_bytes(staging: Sequence[StagedIn]) -> int | None:
+    """What all inputs have together; None if there are none, or not every size is known."""
+    files = [staged for staged in staging if staged.kind != "image"]
+    whole = len(files) > 0 and len(staging) < MAX_STAGED and all("bytes" in file.model_fields_set for file in files)
+    return min(sum(file.bytes for file in files), INT64) if whole else None
 
 
 def _started(value: str | float | None) -> int | None:

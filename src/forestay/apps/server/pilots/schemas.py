@@ -36,6 +36,19 @@ class AreaIn(Model):
     space: int = Field(default=0, ge=0, le=INT64)
 
 
+DeviceName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$")]
+MAX_DEVICES = 256
+
+
+class DeviceIn(Model):
+    """An accelerator that a pilot binds jobs to, or a part of one."""
+
+    name: DeviceName
+    vendor: Literal["nvidia", "amd", "stand-in"] = "stand-in"
+    model: Annotated[str, Field(max_length=100), AfterValidator(one_line)] = ""
+    memory: int = Field(default=0, ge=0, le=INT64)
+
+
 class PilotIn(Model):
     host: Name
     site: Annotated[str, Field(max_length=64), AfterValidator(one_line)] = ""
@@ -50,6 +63,12 @@ class PilotIn(Model):
     cache: AreaIn | None = None
     runtimes: list[Annotated[Name, Field(max_length=64)]] | None = Field(default=None, max_length=8)
     """The container runtimes of its machine, such as `apptainer`; nothing: it does not say."""
+    features: dict[
+        Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_.-]*$")],
+        Annotated[str, Field(max_length=200), AfterValidator(one_line)],
+    ] = Field(default_factory=dict, max_length=64)
+    """What jobs may require of its machine: `os`, `arch`, and what its site says."""
+    devices: list[DeviceIn] = Field(default_factory=list, max_length=MAX_DEVICES)
 
 
 class FindingIn(Model):
@@ -132,6 +151,10 @@ class CleanupIn(Model):
     words: Annotated[str, Field(max_length=1000)] = ""
 
 
+MAX_STAGED = 50
+"""Files of which an end tells; so many mean that there may have been more."""
+
+
 class StagedIn(Model):
     """How one file came to an attempt, as its pilot tells it: evidence, and never more than that."""
 
@@ -167,11 +190,15 @@ class CompletionIn(Model):
     stage: Literal["staging-in", "executing", "staging-out"] | None = None
     error: Annotated[str, Field(max_length=64), AfterValidator(one_line)] | None = None
     file: Annotated[str, Field(max_length=500), AfterValidator(one_line)] | None = None
+    image: Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9:_+.-]+$")] | None = None
+    """The digest of the container image that it ran in."""
     cleanup: CleanupIn | None = None
-    staging: list[StagedIn] = Field(default_factory=list, max_length=50)
+    staging: list[StagedIn] = Field(default_factory=list, max_length=MAX_STAGED)
     log_tail: Annotated[str, Field(max_length=65_536)] = ""
     log_bytes: int = Field(default=0, ge=0, le=INT64)
     manifest: ManifestIn | None = None
+    devices: list[DeviceName] = Field(default_factory=list, max_length=MAX_DEVICES)
+    """The accelerators that were its alone."""
     result: Annotated[str, Field(max_length=MAX_RESULT)] | None = None
     task: Annotated[dict[str, JsonValue], AfterValidator(_small_report)] | None = None
     """Of a task: what became of its executors, or where its outputs went."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Path, Response
 from pydantic import Field, JsonValue
 
-from forestay.apps.server.flows.flow_routes import Version
+from forestay.apps.server.flows.flow_routes import Version, engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer
@@ -80,14 +80,13 @@ async def bind_late_bound_task(context: TheDesk, who: Operator, task: LateBoundT
     return json_answer(_shown(binding))
 
 
-@router.post("/runs/{run}/tasks/{task}/choose", response_model=ChosenOut, responses=errors(404, 409, body=True))
+@router.post("/runs/{run}/tasks/{task}/choose", response_model=ChosenOut, responses=errors(404, 409, 501, body=True))
 async def choose_again(context: TheDesk, who: Operator, run: str, task: str, body: ChooseIn) -> Response:
     """Choose anew for a task that is bound late and runs: the rules are asked first, and only if they choose another flow is what runs replaced."""
     parts = context.services.components
-    if parts.engine is None:
-        raise HttpProblem(503, "this domain runs no flows: FORESTAY_TEMPORAL is not set")
+    engine = engine_of(context)
     await context.note(who, "task.choose", run, task=task)
-    replacing = WorkletReplacement(parts.engine, parts.flows, context.services.worklets)
+    replacing = WorkletReplacement(engine, parts.flows, context.services.worklets)
     order = body.id or parts.ids.claim()
     done = await replacing.replace(who.tenant, run, task, order=order, at=parts.clock.now(), by=who.subject)
     return json_answer({"replaced": done.done, "detail": done.detail, "flow": done.flow, "id": order})

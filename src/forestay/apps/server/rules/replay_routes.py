@@ -36,6 +36,7 @@ from forestay.services.rules.rule_replay import (
     MOST,
     MOST_ALLOWED,
     MOST_DRAFTS,
+    MOST_PROPOSED_FROM,
     NotReplayed,
     Progress,
     Replayed,
@@ -142,6 +143,10 @@ class ReplayOut(SummaryOut):
     version: int
     all: bool
     """Every incident of the time was looked at."""
+    evaluated: int
+    """Incidents on which the rules were evaluated; the others have the same values in everything that the rules read. All of them: nearly all differ in it."""
+    read: list[str]
+    """The fields that the rules read."""
     drafts: list[str]
     first: Time | None
     last: Time | None
@@ -247,7 +252,7 @@ async def propose_rules(
     name: SetName,
     since: Annotated[str | None, Query(max_length=40)] = None,
     until: Annotated[str | None, Query(max_length=40)] = None,
-    most: Annotated[int, Query(ge=1, le=MOST_ALLOWED)] = MOST,
+    most: Annotated[int, Query(ge=1, le=MOST_ALLOWED)] = MOST_PROPOSED_FROM,
     fingerprint: Annotated[
         str | None, Query(max_length=64, description="Only from the newest 500 failures of this error")
     ] = None,
@@ -371,7 +376,14 @@ async def _told(context: RequestContext, question: ReplayRequest, work: Work) ->
 
 
 def _shown(done: Replayed) -> dict[str, Any]:
-    about = {"rule_set": str(done.rule_set), "version": done.version, "all": done.whole, "drafts": list(done.drafts)}
+    about = {
+        "rule_set": str(done.rule_set),
+        "version": done.version,
+        "all": done.whole,
+        "evaluated": done.evaluated,
+        "read": list(done.read),
+        "drafts": list(done.drafts),
+    }
     return about | replay_shown(done.report)
 
 

@@ -85,7 +85,7 @@ UNFAILED = frozenset({"", "COMPLETED", "COMPLETING", "SUCCEEDED", "DONE", "RUNNI
 """States, in the form of `plain_word`, that do not speak of a failure."""
 MOST_OTHERS = 5
 
-_NEITHER = re.compile(r":\s*$|^\s*\S+$|^\W+$|^\s*(?:shutting down|tip: |complete log|feature: )")
+_NEITHER = re.compile(r"\s*\S+$|\W+$|\s*(?:shutting down|tip: |complete log|feature: )")
 """Headings, rules, single words, and what engines say in farewell: neither an error nor a sign that the program went on."""
 _TABLE = re.compile(r"\s+[-+]?[0-9.]+(?:e[-+]?\d+)?\s+[-+]?[0-9.]")
 _ROOT = re.compile(r"^\s*(?:Caused by|Root cause|caused by)\b")
@@ -373,7 +373,7 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
             if behind < 0:
                 behind, run = run, 0
             total, run, indented = between[place], 0, 0
-        elif _NEITHER.search(line):
+        elif is_heading(line):
             indented = 0
             if line.startswith(OUTPUT_FOLLOWS):
                 total = run = 0
@@ -384,6 +384,11 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
             run += 1 + indented
             indented = 0
     return _LogEnd(between, max(behind, 0))
+
+
+def is_heading(lowered: str) -> bool:
+    """Whether a line is neither an error nor a sign that the program went on."""
+    return lowered.rstrip().endswith(":") or _NEITHER.match(lowered) is not None
 
 
 def terminal_lines(seen: PreparedEvidence, matches: Sequence[PatternMatch], end: _LogEnd | None = None) -> list[str]:

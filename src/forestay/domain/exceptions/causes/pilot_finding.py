@@ -56,6 +56,10 @@ _REASONS: dict[str, _KnownError] = {
         Cause.BAD_INPUT, RetryNeed.NO,
         "The name of an input is outside the job's folder.", "Correct the name of the input.",
     ),
+    "image-failed": _KnownError(
+        Cause.NODE, RetryNeed.ELSEWHERE,
+        "The container runtime of the host could not prepare the image.", "Read the runtime's words in the log; the job may succeed elsewhere.",
+    ),
     "output-missing": _KnownError(
         Cause.OUTPUT_MISSING, RetryNeed.NO,
         "It exited successfully, but a declared output file does not exist.", "Read its log: it may have failed without an error code.",
@@ -141,12 +145,43 @@ _BAD_CLAIM = _KnownError(
 
 _NO_CONTAINER = _KnownError(
     Cause.NODE, RetryNeed.ELSEWHERE,
-    "It needs a container, but this host has no Apptainer.", "Install it there, or let pilots check for it with --needs apptainer; the job may succeed elsewhere.",
+    "It needs a container, but this host has no runtime for its image.", "Install Apptainer, Podman or bubblewrap there; the job may succeed elsewhere.",
 )  # fmt: skip
 _NO_CONTAINER_ANYWHERE = _KnownError(
     Cause.POLICY, RetryNeed.NO,
-    "It needs a container, and no pilot here has Apptainer.", "Install Apptainer on the hosts of the pilots; for TES tasks, an administrator can set tes_containers instead.",
+    "It needs a container, and no pilot here has a runtime for its image.", "Install Apptainer, Podman or bubblewrap on the hosts of the pilots; for TES tasks, an administrator can set tes_containers instead.",
 )  # fmt: skip
+_IMAGE: dict[str, _KnownError] = {
+    "not-found": _KnownError(
+        Cause.BAD_INPUT, RetryNeed.NO,
+        "The container image does not exist: no such name, tag, digest or path.", "Check the name of the image and its tag.",
+    ),
+    "denied": _KnownError(
+        Cause.POLICY, RetryNeed.NO,
+        "The registry refused access to the container image.", "Give the pilots' account credentials for the registry, or use an image that it may pull.",
+    ),
+    "platform": _KnownError(
+        Cause.BAD_INPUT, RetryNeed.ELSEWHERE,
+        "The container image is for another processor architecture than the host's.", "Use an image for the architecture of the hosts, or one for several.",
+    ),
+    "network": _KnownError(
+        Cause.NETWORK, RetryNeed.SAME,
+        "The registry of the container image did not answer, or asked to come back later.", "This is usually transient; otherwise keep a copy of the image on site.",
+    ),
+    "corrupt": _KnownError(
+        Cause.DATA_CORRUPT, RetryNeed.ELSEWHERE,
+        "The container image is broken, or differs from its digest.", "Pull or build the image again.",
+    ),
+    "ENOSPC": _KnownError(
+        Cause.DISK, RetryNeed.ELSEWHERE,
+        "There was no disk space for the container image.", "Free space in the pilots' folder of images, or use a smaller image.",
+    ),
+    "unsupported": _KnownError(
+        Cause.BAD_INPUT, RetryNeed.NO,
+        "The container image is of a kind that cannot be unpacked.", "Build it with layers packed with gzip, or run it by Podman or Apptainer.",
+    ),
+}  # fmt: skip
+"""Of a container image that could not be had, by the pilot's word."""
 _NO_ROAD = _KnownError(
     Cause.NETWORK, RetryNeed.SAME,
     "The host of an input could not be reached.", "This is usually transient; otherwise check the network and whether the host runs.",
@@ -236,7 +271,7 @@ _INTO: dict[str, _KnownError] = {
 }
 """Of an input that could not be written into the job's folder."""
 
-_STAGED = {"disk": _INTO, "data-missing": _SOURCE, "transfer": _TRANSFER}
+_STAGED = {"image-failed": _IMAGE, "disk": _INTO, "data-missing": _SOURCE, "transfer": _TRANSFER}
 """Of an input, by the reason."""
 
 _STORAGE_WORDS = ("HTTP ", "S3 ", "XRootD ", "connection ", "no addresses")

@@ -128,7 +128,7 @@ class Chain:
     on_instance: int = 0
     """Acts that made its task, or its run, begin anew."""
     above: int = 0
-    """The depth at which a playbook launched the run."""
+    """The depth at which playbooks launched the run, or had lost outputs made again."""
 
     @property
     def depth(self) -> int:

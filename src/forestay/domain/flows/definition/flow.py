@@ -80,6 +80,8 @@ class Task:
     tolerate: int = 0
     """The number of scatter elements that may fail."""
     compensation: Compensation | None = None
+    action: str = ""
+    """Under which its compensation is found in the library; empty: under its flow's name and its own."""
     deadline: Deadline | None = None
     when_failed: WhenFailed = WhenFailed.FAIL
 
@@ -97,6 +99,8 @@ class Flow:
     on_failure: OnFailure = OnFailure.STOP
     flows: Mapping[str, Flow] = field(default_factory=dict)
     """Sub-flows by the name that tasks use."""
+    reuse: bool = False
+    """Results of earlier runs are reused where all that a job depends on is the same."""
 
 
 def bodies(pattern: Pattern) -> tuple[Branch, ...]:

@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from forestay.domain.flows.definition.ask_check import check_ask
 from forestay.domain.flows.definition.expression import BadExpression, evaluate, parse_condition, references
 from forestay.domain.flows.definition.flow import OTHERWISE, Deadline, Flow, Task, all_tasks, bodies
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
+    AwaitPattern,
     ChoicePattern,
     Dimension,
     JobPattern,
@@ -35,6 +38,7 @@ MAX_NESTING = 8
 MAX_ROUNDS = 100_000
 MAX_DIMENSIONS = 8
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+EVENT = re.compile(r"[A-Za-z0-9._-]{1,100}")
 VERSION = re.compile(r"[0-9a-f]{64}")
 DOMAIN = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 YEAR = 31_536_000
@@ -164,11 +168,36 @@ def _task(flow: Flow, task: Task, here: Place) -> Iterator[FlowProblem]:
         case MergePattern(values):
             if not values:
                 yield FlowProblem((*here, "merge"), "there is nothing to merge; name at least one value")
+        case AskPattern():
+            yield from check_ask(task, pattern, (*here, "ask"))
+        case AwaitPattern(event, _, default):
+            if not EVENT.fullmatch(event):
+                yield FlowProblem((*here, "wait_for", "event"), "name the event: letters, digits, '.', '_' and '-'")
+            if default is not None and task.deadline is None:
+                words = "the default counts at the deadline; give the task a deadline"
+                yield FlowProblem((*here, "wait_for", "default"), words)
         case LoopPattern():
             yield from _loop(pattern, here)
         case ChoicePattern():
             yield from _choice(pattern, here)
     yield from _compensation(task, here)
+    yield from _action(task, here)
+
+
+def _action(task: Task, here: Place) -> Iterator[FlowProblem]:
+    if not task.action:
+        return
+    at = (*here, "action")
+    if not EVENT.fullmatch(task.action):
+        yield FlowProblem(at, "name the action: letters, digits, '.', '_' and '-'")
+    if task.compensation is not None:
+        yield FlowProblem(at, "the task has a compensation of its own; remove 'compensate' or this")
+    elif not isinstance(task.pattern, JobPattern | AskPattern):
+        yield FlowProblem(at, "only tasks that run jobs or ask a person have an action; put it on the inner tasks")
+    elif isinstance(task.pattern, JobPattern) and not task.pattern.wait:
+        yield FlowProblem(
+            at, "the flow does not wait for this task, so it cannot be compensated; remove 'wait: false' or this"
+        )
 
 
 def _compensation(task: Task, here: Place) -> Iterator[FlowProblem]:
@@ -177,7 +206,7 @@ def _compensation(task: Task, here: Place) -> Iterator[FlowProblem]:
         return
     at = (*here, "compensate")
     yield from check_job(compensation.job, at)
-    if isinstance(task.pattern, MergePattern | LoopPattern | ChoicePattern):
+    if isinstance(task.pattern, MergePattern | AskPattern | AwaitPattern | LoopPattern | ChoicePattern):
         yield FlowProblem(at, "only tasks that run jobs or a flow can be compensated; put it on the inner tasks")
     if isinstance(task.pattern, JobPattern) and not task.pattern.wait:
         yield FlowProblem(

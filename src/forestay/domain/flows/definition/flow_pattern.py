@@ -1,11 +1,11 @@
-"""What a task can be: a job, a sub-flow, a place for a worklet, a merge, a loop, a choice; and what it is scattered over."""
+"""What a task can be: a job, a sub-flow, a place for a worklet, a merge, a question, a wait for an event, a loop, a choice; and what it is scattered over."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forestay.domain.jobs.inputs import Staging
 from forestay.domain.jobs.resources import Resources
@@ -33,6 +33,8 @@ class JobPattern:
     """The name by which other tasks refer to an output, and the pattern of its files."""
     result: str = ""
     """A file of JSON among the outputs whose content is the task's result, for conditions and references; small."""
+    container: str = ""
+    """The image that the command runs in; empty for none. May hold references, but not to a scatter's own variables."""
     effects: Effects = Effects.INTERNAL
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     expected_runtime: int | None = None
@@ -40,6 +42,8 @@ class JobPattern:
     labels: Mapping[str, str] = field(default_factory=dict)
     wait: bool = True
     """False: fire and forget. The task has ended well when its jobs are accepted."""
+    requires: str = ""
+    licences: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,36 @@ class MergePattern:
     """Gathers values of tasks before it under its own name. It runs nothing."""
 
     values: Mapping[str, object]
+
+
+OWNER = "owner"
+ROLE, USER = "role:", "user:"
+"""Who may answer a question: the run's owner, everyone with a role, or a person by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskPattern:
+    """A question to a person. The answer, by the names of the form's fields, is the task's outputs."""
+
+    title: str
+    text: str = ""
+    form: Mapping[str, Any] = field(default_factory=dict)
+    """A small part of JSON Schema, see `answer_form`; empty: the person only confirms."""
+    who: tuple[str, ...] = (OWNER, "role:operator")
+    """Who may answer: ``owner``, ``role:NAME`` or ``user:NAME``; a name may be a reference."""
+    default: Mapping[str, Any] | None = None
+    """The answer at the task's deadline; ``None``: the deadline does what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitPattern:
+    """Waits for an event from outside. Its data are the task's outputs."""
+
+    event: str
+    key: str = ""
+    """Which of the events of this name: the sender gives the same key. May hold references."""
+    default: Mapping[str, Any] | None = None
+    """The outputs at the task's deadline; ``None``: the deadline does what it says."""
 
 
 class AtMaximum(StrEnum):
@@ -116,7 +150,33 @@ class ChoicePattern:
     outputs: Mapping[str, object] = field(default_factory=dict)
 
 
-Pattern = JobPattern | SubflowPattern | WorkletPattern | MergePattern | LoopPattern | ChoicePattern
+Pattern = (
+    JobPattern
+    | SubflowPattern
+    | WorkletPattern
+    | MergePattern
+    | AskPattern
+    | AwaitPattern
+    | LoopPattern
+    | ChoicePattern
+)
+
+
+_KINDS: Mapping[type, str] = {
+    JobPattern: "job",
+    SubflowPattern: "sub-flow",
+    WorkletPattern: "worklet",
+    MergePattern: "merge",
+    AskPattern: "question",
+    AwaitPattern: "wait for an event",
+    LoopPattern: "loop",
+    ChoicePattern: "choice",
+}
+
+
+def kind_of(pattern: Pattern) -> str:
+    """What a task is, in a word or two."""
+    return _KINDS[type(pattern)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,16 @@ from itertools import chain
 from forestay.domain.flows.definition.expression import (
     BadExpression,
     Path,
+    Reference,
     parse_condition,
+    parse_template,
     references,
     template_references,
 )
 from forestay.domain.flows.definition.flow import Flow, Task, all_tasks, bodies
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
+    AwaitPattern,
     ChoicePattern,
     FilesOf,
     JobPattern,
@@ -54,6 +58,12 @@ class TaskPlan:
     wants: tuple[Path, ...] = ()
     """What it refers to itself, without its condition and the tasks inside it."""
     undo_wants: tuple[Path, ...] = ()
+    source_wants: tuple[Path, ...] = ()
+    """What its scatter refers to: the elements are worked out again when they are undone."""
+    producer: str = ""
+    """The scattered task whose elements it takes up one by one, as they end; empty: there is none."""
+    followed: bool = False
+    """Another task takes up its elements one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,7 @@ def job_texts(job: JobPattern) -> Iterator[str]:
     yield from job.inputs.values()
     yield from job.outputs.values()
     yield from job.labels.values()
+    yield job.container
 
 
 def source_texts(source: Source) -> Iterator[str]:
@@ -127,6 +138,10 @@ def _pattern_texts(pattern: Pattern) -> Iterator[str]:
             yield from texts_of(params)
         case MergePattern(values):
             yield from texts_of(values)
+        case AskPattern(title, text, _, who):
+            yield from (title, text, *who)
+        case AwaitPattern(_, key):
+            yield key
         case LoopPattern() | ChoicePattern():
             return
 
@@ -187,14 +202,15 @@ def plan_flow(flow: Flow, *, version: str = "", versions: Mapping[str, str] | No
     places: dict[str, tuple[tuple[str, ...], str]] = {}
     _place(flow.tasks, (), "", places)
     tasks: dict[str, TaskPlan] = {}
-    for task in all_tasks(flow.tasks):
+    known = {task.name: task for task in all_tasks(flow.tasks)}
+    producers = {task.name: _producer(task, known, places) for task in known.values()}
+    for task in known.values():
         inside, branch = places[task.name]
         elements = frozenset({dimension.name for dimension in task.scatter} | ({"index"} if task.scatter else set()))
+        sources = tuple(_paths(text for dimension in task.scatter for text in source_texts(dimension.source)))
         undo: tuple[Path, ...] = ()
         if task.compensation is not None:
-            # Also what it was scattered over: the elements are worked out again when they are undone.
-            sources = (text for dimension in task.scatter for text in source_texts(dimension.source))
-            undo = _unique(_paths(chain(job_texts(task.compensation.job), sources)), elements)
+            undo = _unique(chain(_paths(job_texts(task.compensation.job)), sources), elements)
         tasks[task.name] = TaskPlan(
             task=task,
             inside=inside,
@@ -202,6 +218,9 @@ def plan_flow(flow: Flow, *, version: str = "", versions: Mapping[str, str] | No
             before=_before(task, places),
             wants=_unique(own_paths(task), elements),
             undo_wants=undo,
+            source_wants=_unique(iter(sources), elements),
+            producer=producers[task.name],
+            followed=task.name in producers.values(),
         )
     return FlowPlan(
         flow=flow,
@@ -224,6 +243,49 @@ def _place(
         places[task.name] = (inside, branch)
         for body in bodies(task.pattern):
             _place(body.tasks, (*inside, task.name), body.name, places)
+
+
+def _producer(task: Task, tasks: Mapping[str, Task], places: Mapping[str, tuple[tuple[str, ...], str]]) -> str:
+    """The task whose elements are those of this one: it is scattered over an output of theirs, and over nothing else.
+
+    A task that names it in ``after``, or wants anything else of it, waits for all its elements. So does one with a deadline, which counts from its beginning.
+    """
+    path = scattered_over(task)
+    if path is None or task.deadline is not None or not _is_scattered_job(task):
+        return ""
+    producer = tasks.get(path[1])
+    if producer is None or places[producer.name] != places[task.name] or producer.name in (task.name, *task.after):
+        return ""
+    watches = any(isinstance(dimension.source, WatchOf) for dimension in producer.scatter)
+    if not _is_scattered_job(producer) or watches or path[3] not in outputs_of(producer):
+        return ""
+    wanted = [wants for wants in _all_paths(task) if wants[:2] == path[:2]]
+    return producer.name if wanted == [path] else ""
+
+
+def scattered_over(task: Task) -> Path | None:
+    """The output that is all that a task is scattered over."""
+    if len(task.scatter) != 1 or not isinstance(task.scatter[0].source, ListOf):
+        return None
+    text = task.scatter[0].source.values
+    if not isinstance(text, str):
+        return None
+    try:
+        parts = parse_template(text)
+    except BadExpression:
+        return None
+    if len(parts) != 1 or not isinstance(parts[0], Reference):
+        return None
+    path = parts[0].path
+    return path if len(path) == 4 and path[0] == "tasks" and path[2] == "outputs" else None
+
+
+def outputs_of(task: Task) -> Mapping[str, str]:
+    return task.pattern.outputs if isinstance(task.pattern, JobPattern) else {}
+
+
+def _is_scattered_job(task: Task) -> bool:
+    return bool(task.scatter) and isinstance(task.pattern, JobPattern) and task.pattern.wait
 
 
 def _before(task: Task, places: Mapping[str, tuple[tuple[str, ...], str]]) -> tuple[str, ...]:

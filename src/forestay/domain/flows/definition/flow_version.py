@@ -21,7 +21,9 @@ from forestay.domain.flows.definition.flow import (
     WhenFailed,
 )
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
     AtMaximum,
+    AwaitPattern,
     Branch,
     BranchSelection,
     ChoicePattern,
@@ -41,6 +43,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 from forestay.domain.flows.definition.flow_plan import FlowPlan, plan_flow
 from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.requirements import needs_as_plain
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
 
@@ -66,6 +69,8 @@ def flow_as_plain(flow: Flow) -> Plain:
         out["params"] = _sorted(flow.params)
     if flow.on_failure is not OnFailure.STOP:
         out["on_failure"] = flow.on_failure.value
+    if flow.reuse:
+        out["reuse"] = True
     if flow.deadline is not None:
         out["deadline"] = _deadline_as_plain(flow.deadline)
     if flow.flows:
@@ -86,6 +91,7 @@ def flow_from_plain(data: Mapping[str, Any]) -> Flow:
         deadline=_deadline_from_plain(data.get("deadline")),
         on_failure=OnFailure(data.get("on_failure", OnFailure.STOP)),
         flows={name: flow_from_plain(inner) for name, inner in data.get("flows", {}).items()},
+        reuse=data.get("reuse", False),
     )
 
 
@@ -121,6 +127,8 @@ def task_as_plain(task: Task) -> Plain:
         out["compensate"] = job_as_plain(task.compensation.job)
         if task.compensation.tries != Compensation.__dataclass_fields__["tries"].default:
             out["compensate"]["tries"] = task.compensation.tries
+    if task.action:
+        out["action"] = task.action
     if task.deadline is not None:
         out["deadline"] = _deadline_as_plain(task.deadline)
     if task.when_failed is not WhenFailed.FAIL:
@@ -142,6 +150,7 @@ def task_from_plain(name: str, data: Mapping[str, Any]) -> Task:
         compensation=None
         if compensate is None
         else Compensation(job_from_plain(compensate), compensate.get("tries", 3)),
+        action=data.get("action", ""),
         deadline=_deadline_from_plain(data.get("deadline")),
         when_failed=WhenFailed(data.get("when_failed", WhenFailed.FAIL)),
     )
@@ -209,6 +218,11 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
             return {"worklet": place} | otherwise | ({"params": _sorted(params)} if params else {})
         case MergePattern(values):
             return {"merge": _sorted(values)}
+        case AskPattern():
+            return {"ask": _ask_as_plain(pattern)}
+        case AwaitPattern(event, key, default):
+            wait: Plain = {"event": event} | ({"key": key} if key else {})
+            return {"wait_for": wait if default is None else wait | {"default": _sorted(default)}}
         case LoopPattern():
             loop: Plain = {"at_most": pattern.maximum}
             if pattern.while_:
@@ -233,6 +247,19 @@ def _pattern_as_plain(pattern: Pattern) -> Plain:
     return out | ({"outputs": _sorted(pattern.outputs)} if pattern.outputs else {})
 
 
+def _ask_as_plain(pattern: AskPattern) -> Plain:
+    out: Plain = {"title": pattern.title}
+    if pattern.text:
+        out["text"] = pattern.text
+    if pattern.form:
+        out["form"] = dict(pattern.form)  # the order of its fields is the order in which people see them
+    if pattern.who != AskPattern("").who:
+        out["who"] = list(pattern.who)
+    if pattern.default is not None:
+        out["default"] = _sorted(pattern.default)
+    return out
+
+
 def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
     if "command" in data:
         return job_from_plain(data)
@@ -242,6 +269,13 @@ def _pattern_from_plain(data: Mapping[str, Any]) -> Pattern:
         return WorkletPattern(data["worklet"], data.get("params", {}), data.get("default", ""))
     if "merge" in data:
         return MergePattern(data["merge"])
+    if "ask" in data:
+        ask = data["ask"]
+        who = tuple(ask.get("who", AskPattern("").who))
+        return AskPattern(ask["title"], ask.get("text", ""), ask.get("form", {}), who, ask.get("default"))
+    if "wait_for" in data:
+        wait = data["wait_for"]
+        return AwaitPattern(wait["event"], wait.get("key", ""), wait.get("default"))
     outputs = data.get("outputs", {})
     if "loop" in data:
         loop = data["loop"]
@@ -278,6 +312,8 @@ def job_as_plain(job: JobPattern) -> Plain:
         out["staging"] = job.staging.value
     if job.result:
         out["result"] = job.result
+    if job.container:
+        out["container"] = job.container
     if job.effects is not Effects.INTERNAL:
         out["effects"] = job.effects.value
     if job.retry.max_attempts != 1:
@@ -292,7 +328,7 @@ def job_as_plain(job: JobPattern) -> Plain:
         out["priority"] = job.priority
     if not job.wait:
         out["wait"] = False
-    return out
+    return out | needs_as_plain(job)
 
 
 def resources_as_plain(resources: Resources) -> Plain:
@@ -314,6 +350,7 @@ def job_from_plain(data: Mapping[str, Any]) -> JobPattern:
         staging=Staging(data.get("staging", Staging.PARALLEL)),
         outputs=data.get("outputs", {}),
         result=data.get("result", ""),
+        container=data.get("container", ""),
         effects=Effects(data.get("effects", Effects.INTERNAL)),
         retry=RetryPolicy(
             data.get("max_attempts", 1),
@@ -324,4 +361,6 @@ def job_from_plain(data: Mapping[str, Any]) -> JobPattern:
         priority=data.get("priority", 0),
         labels=data.get("labels", {}),
         wait=data.get("wait", True),
+        requires=data.get("requires", ""),
+        licences=data.get("licences", {}),
     )

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
+from forestay.domain.jobs.container_image import image_problem
+from forestay.domain.jobs.inputs import wrong_name
+from forestay.domain.jobs.requirements import wrong_needs
 
 YEAR = 31_536_000
 _BOUNDS = {
@@ -39,8 +42,11 @@ def check_job(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
         amount = getattr(job.resources, name)
         if amount is not None and not least <= amount <= most:
             yield FlowProblem((*here, "resources", name), f"{name} is {least} to {most}, not {amount}")
+    if job.container and "${" not in job.container and (why := image_problem(job.container)):
+        yield FlowProblem((*here, "container"), why)
     yield from _files(job, here)
     yield from _numbers(job, here)
+    yield from (FlowProblem((*here, *at), words) for at, words in wrong_needs(job))
     if len(job.labels) > 32:
         yield FlowProblem((*here, "labels"), "a job has at most 32 labels")
     for name, value in job.labels.items():
@@ -67,7 +73,10 @@ def _files(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
                 yield FlowProblem(
                     (*here, kind, name), "an output is a file in the job's folder; no leading '/' and no '..'"
                 )
-            elif kind == "inputs" and (name.startswith("/") or ".." in name.split("/")):
+            elif kind == "inputs" and name.endswith("/") and not wrong_name(name[:-1]):
+                words = f"write {name[:-1]!r}: what comes from a scatter is put into a folder of this name"
+                yield FlowProblem((*here, kind, name), words)
+            elif kind == "inputs" and wrong_name(name):
                 yield FlowProblem(
                     (*here, kind, name),
                     "an input's name is a file in the job's folder; no leading '/' and no '..'",

@@ -13,6 +13,8 @@ from forestay.domain.flows.definition.expression import (
 )
 from forestay.domain.flows.definition.flow import OTHERWISE, Flow, Task, all_tasks, bodies
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
+    AwaitPattern,
     ChoicePattern,
     JobPattern,
     ListOf,
@@ -87,6 +89,11 @@ class References:
                 yield from self._value(params, (*here, "params"), inside, task.name, own)
             case MergePattern(values):
                 yield from self._value(values, (*here, "merge"), inside, task.name)
+            case AskPattern(title, text, _, who):
+                for field, value in (("title", title), ("text", text), ("who", who)):
+                    yield from self._value(value, (*here, "ask", field), inside, task.name)
+            case AwaitPattern(_, key):
+                yield from self._value(key, (*here, "wait_for", "key"), inside, task.name)
             case LoopPattern() as loop:
                 inner = (*inside, f"{task.name}/")
                 yield from self._condition(loop.while_, (*here, "loop", "while"), inner, task.name)
@@ -110,10 +117,10 @@ class References:
             yield from self._value(name, (*here, "inputs", name), inside, task, own)
         for field in ("command", "inputs", "outputs"):
             yield from self._value(getattr(job, field), (*here, field), inside, task, own)
-        for field in ("environment", "labels"):
-            values: Mapping[str, str] = getattr(job, field)
+        container = {"container": job.container}
+        for field, values in (("environment", job.environment), ("labels", job.labels), ("", container)):
             for name, text in values.items():
-                at = (*here, field, name)
+                at = (*here, field, name) if field else (*here, name)
                 used = [path for path in _readable(text) if path[0] in own]
                 if used:
                     yield FlowProblem(at, f"it is the same for all jobs of a scatter, so ${{{used[0][0]}}} cannot be used here; a job finds it in FORESTAY_PARAM_{used[0][0].upper()}")  # fmt: skip
@@ -225,7 +232,11 @@ class References:
         field = path[2] if len(path) > 2 else ""
         if field not in FIELDS:
             yield FlowProblem(at, f"{shown}: a task has no {field!r}{did_you_mean(field, FIELDS)}")
-        elif field == "result" and not (isinstance(task.pattern, JobPattern) and task.pattern.result):
+        elif (
+            field == "result"
+            and not isinstance(task.pattern, AskPattern | AwaitPattern)
+            and not (isinstance(task.pattern, JobPattern) and task.pattern.result)
+        ):
             yield FlowProblem(
                 at, f"{shown}: task {task.name!r} has no result; add 'result: FILE' to it, a JSON file that it writes"
             )
@@ -247,6 +258,11 @@ class References:
                 known = values
             case SubflowPattern(flow):
                 known = self.flow.flows[flow].outputs if flow in self.flow.flows else None
+            case AskPattern(form=form):
+                fields = form.get("properties")
+                known = fields if isinstance(fields, Mapping) else {}
+            case AwaitPattern():
+                known = None  # whoever sends the event says
             case WorkletPattern():
                 known = None  # another flow may be bound than the one it names itself
         if not name or (known is not None and name not in known):

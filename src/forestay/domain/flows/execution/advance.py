@@ -23,7 +23,9 @@ from forestay.domain.flows.definition.flow import DeadlineAction
 from forestay.domain.flows.definition.flow_pattern import WorkletPattern
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.events import (
+    CompensationFound,
     Event,
+    EventArrived,
     FilesAppeared,
     FilesListed,
     JobsAccepted,
@@ -39,6 +41,7 @@ from forestay.domain.flows.events import (
 )
 from forestay.domain.flows.execution.constraints import held_at_start, hold_round, run_checked
 from forestay.domain.flows.execution.endings import TOO_LARGE, fail_instance, give_verdict, result_limit, stop
+from forestay.domain.flows.execution.event_waits import end_wait_by_default, take_event
 from forestay.domain.flows.execution.flow_run import (
     EndCheck,
     FlowRun,
@@ -48,6 +51,8 @@ from forestay.domain.flows.execution.flow_run import (
     RunPhase,
     TaskInstance,
 )
+from forestay.domain.flows.execution.library import compensation_found
+from forestay.domain.flows.execution.questions import answer_by_default
 from forestay.domain.flows.execution.rounds import grow, is_watch, listing_names
 from forestay.domain.flows.execution.run_end import RUN_TIMER
 from forestay.domain.flows.execution.run_update import RunUpdate
@@ -67,10 +72,13 @@ def start_run(
     params: Mapping[str, object] | None = None,
     check: EndCheck = EndCheck.NONE,
     held: tuple[str, ...] = (),
+    streams: bool = False,
+    library: bool = False,
 ) -> tuple[FlowRun, tuple[Command, ...]]:
     """A new run of a flow, and its first commands. The flow has passed its check. ``held``: the incidents for which it may not begin yet."""
     given_params = dict(plan.flow.params) | dict(params or {})
-    flow_run, reports = held_at_start(FlowRun(plan=plan, run=run, params=given_params, started=at, check=check), held)
+    new = FlowRun(plan=plan, run=run, params=given_params, started=at, check=check, streams=streams, library=library)
+    flow_run, reports = held_at_start(new, held)
     update = RunUpdate(flow_run, at)
     update.commands += reports
     update.open_block("", plan.flow.tasks)
@@ -129,6 +137,10 @@ def _take(update: RunUpdate, event: Event) -> None:
             _files_appeared(update, event)
         case WorkletBound():
             _worklet_bound(update, event)
+        case CompensationFound():
+            compensation_found(update, event)
+        case EventArrived():
+            take_event(update, event)
         case WorkRefused():
             _refused(update, event)
         case RoundHeld():
@@ -229,7 +241,12 @@ def _default_flow(update: RunUpdate, instance: TaskInstance) -> str:
 
 def _refused(update: RunUpdate, event: WorkRefused) -> None:
     instance = update.find(event.work)
-    if instance is not None and instance.state in (InstanceState.LISTING, InstanceState.BINDING):
+    if instance is not None and instance.state in (
+        InstanceState.LISTING,
+        InstanceState.BINDING,
+        InstanceState.ASKING,
+        InstanceState.AWAITING,
+    ):
         fail_instance(update, instance, event.reason)
         return
     fan_out = update.fan_out_of(event.work)
@@ -237,7 +254,7 @@ def _refused(update: RunUpdate, event: WorkRefused) -> None:
         return
     own = fan_out.own
     if own is not None:
-        own, _ = advance_shard(own, ShardGrew(own.count, open=False))
+        own, _ = advance_shard(replace(own, waiting=0), ShardGrew(own.count, open=False))
         own, _ = advance_shard(own, BatchEnded(bad=every(own.count), reason=event.reason))
         own = replace(own, wait=True)  # nothing was accepted that could be forgotten
     shards = tuple(
@@ -260,6 +277,8 @@ def _timer_fired(update: RunUpdate, timer: str) -> None:
     if instance is None or not instance.timer:
         return
     instance = update.put(instance, timer=False)
+    if answer_by_default(update, instance) or end_wait_by_default(update, instance):
+        return
     update.report("task-late", instance)
     late = update.task(instance).deadline
     if late is not None and late.then is DeadlineAction.FAIL and instance.verdict is None:

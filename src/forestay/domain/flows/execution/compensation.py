@@ -3,6 +3,9 @@
 Whenever the elements of a round have ended, those that ended well are pushed with all that is needed to undo them later. An entry
 leaves the stack in two ways only: its jobs have ended well, or a person says that it is settled, which is recorded. One entry is run at a time. An
 entry that fails is run again; after its last try it is held for a person and everything below it waits.
+
+How to undo a task is said by its flow, or registered in the compensation library under the task's action. Of the library an entry keeps the version of
+the moment when the task completed, until a person gives it another.
 """
 
 from __future__ import annotations
@@ -39,6 +42,16 @@ class CompensationEntry:
     held: bool = False
     """It has failed its last try and waits for a person."""
     reason: str = ""
+    action: str = ""
+    """The action whose compensation in the library undoes it; empty: the flow says how."""
+    version: str = ""
+    """The version of that compensation, by the digest of its content."""
+    most: int = 0
+    """How often the library's compensation is run before it is held for a person."""
+    pending: bool = False
+    """The library is being asked: it leaves the stack again if nothing is registered."""
+    rebound_by: str = ""
+    """Who gave it another version than that of the moment when its task completed."""
 
     @property
     def undo(self) -> str:
@@ -48,7 +61,7 @@ class CompensationEntry:
     def as_plain(self) -> dict[str, Any]:
         out: dict[str, Any] = {"number": self.number, "instance": self.instance, "task": self.task, "work": self.work}
         out["pieces"] = [list(piece) for piece in self.pieces]
-        for name in ("sizes", "runs", "listings", "scope", "tries", "held", "reason"):
+        for name in _OPTIONAL:
             value = getattr(self, name)
             if value:
                 out[name] = list(value) if name == "sizes" else value
@@ -73,4 +86,9 @@ class CompensationEntry:
             fan_out=None if fan_out is None else FanOut.from_plain(fan_out),
             held=data.get("held", False),
             reason=data.get("reason", ""),
+            **{name: data[name] for name in _OF_LIBRARY if name in data},
         )
+
+
+_OF_LIBRARY = ("action", "version", "most", "pending", "rebound_by")
+_OPTIONAL = ("sizes", "runs", "listings", "scope", "tries", "held", "reason", *_OF_LIBRARY)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from forestay.domain.flows.commands import CancelTimer, Report
+from forestay.domain.flows.commands import CancelTimer, CancelWork, Report
 from forestay.domain.flows.events import RoundHeld, RunChecked
-from forestay.domain.flows.execution.endings import apply_verdict
-from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, InstanceState, TaskInstance
+from forestay.domain.flows.execution.endings import apply_verdict, give_verdict
+from forestay.domain.flows.execution.flow_run import (
+    BEGUN,
+    EndCheck,
+    FlowRun,
+    InstanceState,
+    InstanceVerdict,
+    TaskInstance,
+)
+from forestay.domain.flows.execution.redo import lines
 from forestay.domain.flows.execution.run_update import RunUpdate
 
 EXCEPTION = "exception"
@@ -31,7 +39,9 @@ def hold_round(update: RunUpdate, event: RoundHeld) -> None:
     if instance is not None and not instance.ended:
         holder = holder_of(event.incident)
         holders = instance.holders if holder in instance.holders else (*instance.holders, holder)
-        if event.again:
+        if (
+            event.again and instance.state is not InstanceState.FAULTED
+        ):  # that it failed was said meanwhile, and stays so
             _begin_later(update, instance, holders)
         else:
             update.put(instance, holders=holders)
@@ -41,6 +51,12 @@ def hold_round(update: RunUpdate, event: RoundHeld) -> None:
 
 
 def _begin_later(update: RunUpdate, instance: TaskInstance, holders: tuple[str, ...]) -> None:
+    for later in lines(update, instance):
+        if update.instances[later].state in BEGUN:  # there may be other elements by then
+            give_verdict(update, update.instances[later], InstanceVerdict.AGAIN)
+    if instance.fan_out is not None and update.producer(instance) is not None:
+        # Elements may have become ready before this was known.
+        update.say(CancelWork(instance.work, instance.fan_out.own_count, len(instance.fan_out.shards)))
     if instance.timer:
         update.say(CancelTimer(instance.work))
         instance = update.put(instance, timer=False)

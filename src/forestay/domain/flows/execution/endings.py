@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from forestay.domain.flows.commands import CancelTimer, StopWatch
+from collections.abc import Mapping
+
+from forestay.domain.flows.commands import CancelTimer, CloseQuestion, CloseWait, QuestionOutcome, StopWatch
 from forestay.domain.flows.definition.flow import OnFailure, WhenFailed
 from forestay.domain.flows.execution.flow_run import (
     BEGUN,
@@ -41,6 +43,11 @@ def complete(update: RunUpdate, instance: TaskInstance, outputs: object) -> None
 def end(update: RunUpdate, instance: TaskInstance, state: InstanceState, **changes: object) -> None:
     if instance.timer:
         update.say(CancelTimer(instance.work))
+    if instance.state is InstanceState.ASKING and state is not InstanceState.COMPLETED:
+        expired = state in (InstanceState.FAILED, InstanceState.FAULTED) and not changes.get("forced")
+        update.say(CloseQuestion(instance.work, QuestionOutcome.EXPIRED if expired else QuestionOutcome.WITHDRAWN))
+    if instance.state is InstanceState.AWAITING and isinstance(instance.result, Mapping):
+        update.say(CloseWait(instance.work, str(instance.result["event"]), str(instance.result["key"])))
     update.close_blocks(instance)
     update.put(instance, state=state, blocks=(), timer=False, verdict=None, previous={}, **changes)
 

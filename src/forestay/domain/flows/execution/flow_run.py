@@ -35,6 +35,10 @@ class InstanceState(StrEnum):
     """Its files are being listed."""
     BINDING = "binding"
     """A flow for its place is being looked for."""
+    ASKING = "asking"
+    """A person is asked."""
+    AWAITING = "awaiting"
+    """It waits for an event from outside."""
     RUNNING = "running"
     """Its jobs, runs or inner tasks are under way; also while they are being cancelled."""
     FAULTED = "faulted"
@@ -56,7 +60,9 @@ ENDED = frozenset(
         InstanceState.CANCELLED,
     }
 )
-BEGUN = frozenset({InstanceState.LISTING, InstanceState.BINDING, InstanceState.RUNNING})
+BEGUN = frozenset(
+    {InstanceState.LISTING, InstanceState.BINDING, InstanceState.ASKING, InstanceState.AWAITING, InstanceState.RUNNING}
+)
 
 
 class RunPhase(StrEnum):
@@ -255,6 +261,10 @@ class FlowRun:
     """Older changes, of which that is no longer known."""
     undone: tuple[str, ...] = ()
     """The tasks of which something was compensated."""
+    streams: bool = False
+    """Elements of a scatter over another's outputs begin one by one. Runs that started before there was this wait for all of them."""
+    library: bool = False
+    """What completes is looked up in the compensation library. Runs that started before there was one know only the compensations of their flows."""
 
     @property
     def data_changes(self) -> int:
@@ -304,6 +314,10 @@ class FlowRun:
             out |= {"former": list(self.former), "dropped": self.dropped}
         if self.undone:
             out["undone"] = list(self.undone)
+        if self.streams:
+            out["streams"] = True
+        if self.library:
+            out["library"] = True
         return out | {"open": True} if self.open else out
 
     @classmethod
@@ -339,7 +353,20 @@ class FlowRun:
             former=tuple(data.get("former", ())),
             dropped=data.get("dropped", 0),
             undone=tuple(data.get("undone", ())),
+            streams=data.get("streams", False),
+            library=data.get("library", False),
         )
+
+
+def is_streamed(run: FlowRun, instance: TaskInstance) -> bool:
+    """Whether a round is under way whose elements the run itself looks after and takes up one by one."""
+    own = instance.fan_out.own if instance.fan_out is not None else None
+    return run.streams and own is not None and bool(run.plan.tasks[instance.task].producer)
+
+
+def asks(run: FlowRun) -> bool:
+    """Whether the run waits for a person's answer."""
+    return any(instance.state is InstanceState.ASKING for instance in run.instances.values())
 
 
 def instance_at(instances: Mapping[str, TaskInstance], work: str) -> TaskInstance | None:

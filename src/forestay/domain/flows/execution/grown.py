@@ -47,9 +47,11 @@ def start_grown(
     params: Mapping[str, object],
     check: EndCheck = EndCheck.NONE,
     held: tuple[str, ...] = (),
+    library: bool = False,
 ) -> tuple[FlowRun, tuple[Command, ...]]:
     """A new run; it has no tasks yet. ``held``: the incidents for which none may begin yet."""
-    return held_at_start(FlowRun(plan=plan, run=run, params=dict(params), started=at, open=True, check=check), held)
+    new = FlowRun(plan=plan, run=run, params=dict(params), started=at, open=True, check=check, library=library)
+    return held_at_start(new, held)
 
 
 def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command, ...]]:

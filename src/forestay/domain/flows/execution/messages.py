@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, fields
 from enum import StrEnum
 from typing import Any, get_args
 
-from forestay.domain.flows.commands import Command, FinishRun, RunOutcome, WorkOrder
+from forestay.domain.flows.commands import CloseQuestion, Command, FinishRun, QuestionOutcome, RunOutcome, WorkOrder
 from forestay.domain.flows.events import Event, Verb, VerbKind
 from forestay.domain.flows.scatter.elements import from_text, to_text
 from forestay.domain.flows.scatter.shard_run import ShardCommand, ShardEvent
@@ -27,11 +27,15 @@ _SETS = {
     "SubmitJobs": ("skip",),
     "StartShard": ("skip",),
     "SubmitBatch": ("skip",),
+    "FeedShard": ("ready",),
+    "ElementsReady": ("ready",),
+    "TellFollower": ("well",),
 }
 """The fields that are sets of elements. A shard's ``well`` and ``bad`` are counts."""
 _ENUMS: dict[str, dict[str, type[StrEnum]]] = {
     Verb.__name__: {"kind": VerbKind},
     FinishRun.__name__: {"outcome": RunOutcome},
+    CloseQuestion.__name__: {"outcome": QuestionOutcome},
 }
 
 

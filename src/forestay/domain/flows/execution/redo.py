@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from forestay.domain.flows.definition.flow import WhenFailed
-from forestay.domain.flows.execution.flow_run import InstanceState, TaskInstance
+from forestay.domain.flows.execution.flow_run import BEGUN, InstanceState, TaskInstance
 from forestay.domain.flows.execution.run_update import RunUpdate
 
 MAX_EARLIER = 50
@@ -33,6 +33,32 @@ def downstream(update: RunUpdate, instance: TaskInstance) -> Iterator[TaskInstan
                 reached.add(sibling.task)
                 grown = True
     return (sibling for sibling in siblings if sibling.task in reached)
+
+
+def lines(update: RunUpdate, instance: TaskInstance) -> frozenset[str]:
+    """The tasks after this one that depend on it by their elements only: what is done again of it is all that is done again of them."""
+    after = {sibling.task: sibling for sibling in downstream(update, instance)}
+    reached = {instance.task}
+    grown = update.run.streams
+    while grown:
+        grown = False
+        for name, sibling in after.items():
+            place = update.place(sibling)
+            others = (set(place.before) - {place.producer}) & {instance.task, *after}
+            if name not in reached and place.producer in reached and not others:
+                reached.add(name)
+                grown = True
+    return frozenset(after[name].id for name in reached - {instance.task})
+
+
+def do_rest(update: RunUpdate, instance: TaskInstance) -> bool:
+    """Have a task do what its rounds left undone, which waits for others; False: all of it must be done again."""
+    if instance.state in BEGUN:
+        return True  # it takes up what comes; what it has given up already it does after this round
+    if not instance.done or len(instance.earlier) >= MAX_EARLIER:
+        return False
+    update.put(leftover(instance))
+    return True
 
 
 def fails_run(update: RunUpdate, instance: TaskInstance) -> bool:

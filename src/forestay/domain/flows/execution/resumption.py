@@ -11,7 +11,7 @@ from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.execution.compensation import MAX_ENTRIES
 from forestay.domain.flows.execution.endings import give_verdict
 from forestay.domain.flows.execution.flow_run import FlowRun, InstanceState, InstanceVerdict, RunPhase, TaskInstance
-from forestay.domain.flows.execution.redo import MAX_EARLIER, downstream, fails_run, leftover
+from forestay.domain.flows.execution.redo import MAX_EARLIER, do_rest, downstream, fails_run, leftover, lines
 from forestay.domain.flows.execution.run_data import data_refusal, set_data
 from forestay.domain.flows.execution.run_end import RUN_TIMER, check_anew
 from forestay.domain.flows.execution.run_update import RunUpdate
@@ -72,18 +72,21 @@ def resume_run(run: FlowRun, *, at: int, task: str = "", changes: Mapping[str, o
     check_anew(update)
     before = dict(update.instances)
     redone = [instance for instance in before.values() if _is_redone(update, instance, task)]
+    whole = _wholly_redone(update, redone, task)
     for instance in redone:
         free = update.put(instance, holders=())
-        whole = instance.id == task or instance.id in run.undone or len(instance.earlier) >= MAX_EARLIER
-        if instance.done and not whole:
-            update.put(leftover(free))
-        else:
+        if instance.id in whole:
             give_verdict(update, free, InstanceVerdict.AGAIN)
+        else:
+            update.put(leftover(free))
     known = {instance.id for instance in redone}
-    for instance in redone:
-        for later in downstream(update, instance):
+    for instance in sorted(redone, key=lambda instance: instance.id not in whole):
+        in_part = frozenset() if instance.id in whole else lines(update, instance)
+        for later in list(downstream(update, instance)):
             if later.id not in known and later.state is not InstanceState.WAITING:
-                give_verdict(update, update.put(later, holders=(), as_of=-1), InstanceVerdict.AGAIN)
+                later = update.put(later, holders=(), as_of=-1)
+                if later.id not in in_part or not do_rest(update, later):
+                    give_verdict(update, later, InstanceVerdict.AGAIN)
     again = tuple(
         _again(update, before[instance.id], instance) for instance in update.instances.values() if not instance.ended
     )
@@ -98,6 +101,21 @@ def resume_run(run: FlowRun, *, at: int, task: str = "", changes: Mapping[str, o
 def _is_redone(update: RunUpdate, instance: TaskInstance, task: str) -> bool:
     undone = instance.id in update.before.undone
     return undone or instance.id == task or instance.state is InstanceState.CANCELLED or fails_run(update, instance)
+
+
+def _wholly_redone(update: RunUpdate, redone: list[TaskInstance], task: str) -> set[str]:
+    """Those of which nothing is kept: nor is anything of what took up their elements."""
+    whole = {
+        instance.id
+        for instance in redone
+        if not instance.done
+        or instance.id == task
+        or instance.id in update.before.undone
+        or len(instance.earlier) >= MAX_EARLIER
+    }
+    for instance in [instance for instance in redone if instance.id in whole and instance.round]:
+        whole |= {instance.id for instance in redone} & lines(update, instance)
+    return whole
 
 
 def _again(update: RunUpdate, before: TaskInstance, instance: TaskInstance) -> TaskAgain:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from forestay.domain.flows.commands import (
     CancelWork,
@@ -18,7 +19,7 @@ from forestay.domain.flows.commands import (
     WatchFiles,
     WorkOrder,
 )
-from forestay.domain.flows.definition.expression import as_text, fill
+from forestay.domain.flows.definition.expression import Values, as_text, fill
 from forestay.domain.flows.definition.flow import Task
 from forestay.domain.flows.definition.flow_pattern import (
     FilesOf,
@@ -33,6 +34,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 from forestay.domain.flows.definition.flow_version import task_as_plain
 from forestay.domain.flows.execution.compensation import CompensationEntry
 from forestay.domain.flows.execution.flow_run import InstanceState, RunEnding, TaskInstance
+from forestay.domain.flows.execution.library import is_of_library, library_values, push_from_library
 from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import bound, filled_map, size_of, values_for
 from forestay.domain.flows.scatter.elements import every, indexes, nearly_all
@@ -53,7 +55,9 @@ from forestay.domain.flows.scatter.shard_run import ShardGrew as OwnGrew
 from forestay.domain.flows.scatter.shard_run import start_shard as start_own
 
 MAX_OUTPUTS = 10_000
-"""Outputs of tasks that a scatter may run over."""
+"""Outputs of tasks that a scatter may run over, if it waits for all of them."""
+MAX_STREAMED = 100_000
+"""Elements that may be taken up one by one: of which of them ended well a run remembers at most 25 kB."""
 MAX_RUNS = DIRECT_JOBS
 """A sub-flow is scattered over at most so many elements: each is a run of its own."""
 
@@ -94,9 +98,14 @@ def ask_for_listings(update: RunUpdate, instance: TaskInstance) -> bool:
 
 def sizes_of(update: RunUpdate, instance: TaskInstance) -> tuple[int, ...]:
     """How many values each dimension has."""
-    values = values_for(update, instance)
+    listed = {name: count for name, (_, count) in instance.listings.items()}
+    return scatter_sizes(update.task(instance), values_for(update, instance), listed)
+
+
+def scatter_sizes(task: Task, values: Values, listed: Mapping[str, int]) -> tuple[int, ...]:
+    """How many values each dimension of a scatter has. ``listed``: of those that are listings. Raises `Impossible`."""
     sizes: list[int] = []
-    for dimension in update.task(instance).scatter:
+    for dimension in task.scatter:
         match dimension.source:
             case ListOf(str() as text):
                 found_fill = fill(text, values)
@@ -118,9 +127,10 @@ def sizes_of(update: RunUpdate, instance: TaskInstance) -> tuple[int, ...]:
                 )
                 if type(start) is not int or type(stop) is not int:
                     raise Impossible(f"scatter {dimension.name}: a range needs integers, not {start!r} and {stop!r}")
-                sizes.append(len(range(start, stop, step)))
+                # As `len(range(...))`, which raises an error for more than a machine word counts.
+                sizes.append(max(0, -((start - stop) // step)))
             case _:
-                sizes.append(instance.listings[dimension.name][1])
+                sizes.append(listed[dimension.name])
     return tuple(sizes)
 
 
@@ -136,6 +146,7 @@ def order_for(update: RunUpdate, instance: TaskInstance) -> WorkOrder:
         changes=instance.changes,
         checked=instance.checked,
         spelt=_spelt(update, instance.task),
+        prompt=update.run.streams and update.place(instance).followed,
     )
 
 
@@ -146,7 +157,15 @@ def _spelt(update: RunUpdate, task: str) -> str:
 def open_round(update: RunUpdate, instance: TaskInstance) -> None:
     """Hand out the work of a round whose elements are known. Raises `Impossible`."""
     task = update.task(instance)
-    sizes = instance.sizes if instance.kept else sizes_of(update, instance)
+    producer = update.producer(instance)
+    if instance.kept:
+        sizes = instance.sizes
+    elif producer is not None and producer.sizes:
+        sizes = (prod(producer.sizes),)
+        if sizes[0] > MAX_STREAMED:
+            raise Impossible(f"scatter {task.scatter[0].name}: {sizes[0]} outputs; at most {MAX_STREAMED}")
+    else:
+        sizes = sizes_of(update, instance)
     count = 1
     for size in sizes:
         count *= size
@@ -160,7 +179,8 @@ def open_round(update: RunUpdate, instance: TaskInstance) -> None:
         return
     wait = not isinstance(task.pattern, JobPattern) or task.pattern.wait
     grows = is_watch(task) and not instance.kept
-    fan_out = _open(update, order_for(update, instance), pieces, update.holders(instance), wait=wait, grows=grows)
+    order, holders, streams = order_for(update, instance), update.holders(instance), producer is not None
+    fan_out = _open(update, order, pieces, holders, wait=wait, grows=grows, streams=streams)
     update.put(instance, fan_out=fan_out)
 
 
@@ -206,11 +226,18 @@ def _open(
     *,
     wait: bool,
     grows: bool = False,
+    streams: bool = False,
 ) -> FanOut:
     first = pieces[0]
     if len(pieces) == 1 and first.first == 0 and first.size <= DIRECT_JOBS:
         own, commands = start_own(
-            first=0, count=first.size, skip=skip_of(first), open_=grows, wait=wait, holders=holders
+            first=0,
+            count=first.size,
+            skip=skip_of(first),
+            open_=grows,
+            wait=wait,
+            holders=holders,
+            streams=streams,
         )
         _submit(update, order, commands, wait=wait)
         return FanOut(own=own, open=grows)
@@ -219,9 +246,9 @@ def _open(
         skip = skip_of(piece)
         for tally in split(piece.first, piece.size):
             part = (skip >> (tally.first - piece.first)) & every(tally.size)
-            update.say(StartShard(order, len(shards), tally.first, tally.size, part, holders, wait))
+            update.say(StartShard(order, len(shards), tally.first, tally.size, part, holders, wait, streams=streams))
             shards.append(tally)
-    return FanOut(shards=tuple(shards))
+    return FanOut(shards=tuple(shards), feeds=("",) * len(shards) if streams else ())
 
 
 def _submit(update: RunUpdate, order: WorkOrder, commands: Sequence[ShardCommand], *, wait: bool) -> None:
@@ -292,6 +319,10 @@ def push_compensation(update: RunUpdate, instance: TaskInstance) -> None:
         return
     runs = update.task(instance).compensation is None
     pieces = done_pieces(instance.fan_out)
+    if runs and is_of_library(update, instance) and not _run_of(update, instance):
+        if pieces:
+            push_from_library(update, instance, pieces)
+        return
     if runs:
         # Without a compensation of its own, what a sub-flow has done is undone by those inside it.
         own = instance.fan_out.own
@@ -330,8 +361,11 @@ def run_entry(update: RunUpdate, entry: CompensationEntry) -> CompensationEntry:
         for index in indexes(bits_of(piece)):
             update.say(UndoRun(entry.undo, entry.work, index))
         return replace(entry, fan_out=FanOut(own=own))
-    wants = update.plan.tasks[entry.task].undo_wants
+    place = update.plan.tasks[entry.task]
+    wants = place.source_wants if entry.action else place.undo_wants
     params = {".".join(path): _param(update, path) for path in wants if path[0] == "params"}
+    if entry.action:
+        params |= library_values(update, entry)
     order = WorkOrder(
         work=entry.undo,
         instance=entry.instance,
@@ -341,6 +375,8 @@ def run_entry(update: RunUpdate, entry: CompensationEntry) -> CompensationEntry:
         listings=entry.listings,
         scope={**entry.scope, **params},
         spelt=_spelt(update, entry.task),
+        action=entry.action,
+        version=entry.version,
     )
     return replace(entry, fan_out=_open(update, order, entry.pieces, (), wait=True))
 

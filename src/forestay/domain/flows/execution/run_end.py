@@ -18,6 +18,8 @@ HELD_COMPENSATION = "compensation-held"
 
 
 def step_run(update: RunUpdate) -> bool:
+    if any(entry.pending for entry in update.stack):
+        return False
     run = update.run
     root = [instance for instance in update.instances.values() if not instance.block]
     if run.phase is RunPhase.RUNNING:
@@ -88,7 +90,7 @@ def _step_compensating(update: RunUpdate) -> bool:
         note_undone(update, entry)
         return True
     compensation = update.plan.tasks[entry.task].task.compensation
-    tries = compensation.tries if compensation else 1
+    tries = entry.most or (compensation.tries if compensation else 1)
     held = entry.tries % tries == 0
     reason = entry.fan_out.why()[:MAX_REASON]
     update.stack[-1] = replace(entry, fan_out=None, held=held, reason=reason)

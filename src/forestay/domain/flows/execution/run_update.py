@@ -73,6 +73,11 @@ class RunUpdate:
     def place(self, instance: TaskInstance) -> TaskPlan:
         return self.plan.tasks[instance.task]
 
+    def producer(self, instance: TaskInstance) -> TaskInstance | None:
+        """The task whose elements this one takes up one by one."""
+        name = self.place(instance).producer if self.run.streams else ""
+        return self.instances[f"{instance.block}/{name}" if instance.block else name] if name else None
+
     def report(self, kind: str, instance: TaskInstance | None = None, detail: str = "") -> None:
         where = instance.work if instance else f"run@{self.run.restarts}"
         self.say(Report(f"{where}:{kind}", kind, instance.id if instance else "", detail))

@@ -15,12 +15,22 @@ class WaitsOn(StrEnum):
     """Jobs, shards or sub-runs that have not ended."""
     LISTING = "listing"
     BINDING = "binding"
+    ANSWER = "answer"
+    """A person, about a question."""
+    EVENT = "event"
+    """An event from outside."""
     HOLDER = "holder"
     """Someone who suspended a task or the run."""
     VERDICT = "verdict"
     """A rule or a person, about a faulted task."""
     COMPENSATION = "compensation"
     """A person, about a compensation that failed its last try."""
+    LIBRARY = "library"
+    """The compensation library, about what has completed."""
+
+
+PEOPLE = frozenset({WaitsOn.HOLDER, WaitsOn.VERDICT, WaitsOn.COMPENSATION})
+"""What nothing but a person, or a rule in a person's place, ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,8 @@ class RunWait:
 _BY_STATE = {
     InstanceState.LISTING: WaitsOn.LISTING,
     InstanceState.BINDING: WaitsOn.BINDING,
+    InstanceState.ASKING: WaitsOn.ANSWER,
+    InstanceState.AWAITING: WaitsOn.EVENT,
     InstanceState.FAULTED: WaitsOn.VERDICT,
 }
 
@@ -52,6 +64,7 @@ def waits_for(run: FlowRun) -> tuple[RunWait, ...]:
         if instance.state in _BY_STATE:
             waits.append(RunWait(_BY_STATE[instance.state], instance.id, instance.reason))
         waits += [RunWait(WaitsOn.HOLDER, instance.id, holder) for holder in instance.holders]
+    waits += [RunWait(WaitsOn.LIBRARY, entry.instance, entry.action) for entry in run.stack if entry.pending]
     if run.phase is RunPhase.COMPENSATING and run.stack:
         top = run.stack[-1]
         if top.held:
@@ -59,3 +72,9 @@ def waits_for(run: FlowRun) -> tuple[RunWait, ...]:
         elif top.fan_out is not None and not top.fan_out.finished:
             waits.append(RunWait(WaitsOn.WORK, top.instance, top.undo))
     return tuple(waits)
+
+
+def is_held(run: FlowRun) -> bool:
+    """Whether nothing of it goes on until somebody decides."""
+    waits = waits_for(run)
+    return bool(waits) and all(wait.what in PEOPLE for wait in waits)

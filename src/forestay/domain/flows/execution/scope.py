@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from forestay.domain.flows.definition.expression import Path, Values, fill, inside
 from forestay.domain.flows.definition.flow_pattern import JobPattern, LoopPattern, SubflowPattern, WorkletPattern
+from forestay.domain.flows.definition.flow_plan import scattered_over
 from forestay.domain.flows.execution.flow_run import TaskInstance
 from forestay.domain.flows.execution.run_update import RunUpdate, container_of
 
@@ -108,7 +109,16 @@ def bound(
 ) -> Mapping[str, object]:
     """The value of each reference, by its text."""
     value = values_for(update, instance)
-    return {".".join(path): value(path) for path in wants if params or path[0] != "params"}
+    scope = {".".join(path): value(path) for path in wants if params or path[0] != "params"}
+    producer = update.producer(instance)
+    over = scattered_over(update.task(instance)) if producer is not None else None
+    if producer is not None and over is not None and over in wants:
+        # Each job is made of the output of the element with its own number, and of no other.
+        reference: dict[str, object] = {"run": update.run.run, "work": producer.work, "output": over[3]}
+        scope[".".join(over)] = {
+            "$elements": reference | ({"earlier": list(producer.earlier)} if producer.kept else {})
+        }
+    return scope
 
 
 def filled(value: object, values: Values) -> object:

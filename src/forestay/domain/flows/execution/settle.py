@@ -10,9 +10,11 @@ from math import prod
 
 from forestay.domain.flows.commands import BindWorklet, StartTimer
 from forestay.domain.flows.definition.expression import holds
-from forestay.domain.flows.definition.flow import OTHERWISE, WhenFailed, bodies
+from forestay.domain.flows.definition.flow import OTHERWISE, bodies
 from forestay.domain.flows.definition.flow_pattern import (
+    AskPattern,
     AtMaximum,
+    AwaitPattern,
     BranchSelection,
     ChoicePattern,
     JobPattern,
@@ -21,6 +23,7 @@ from forestay.domain.flows.definition.flow_pattern import (
     SubflowPattern,
     WorkletPattern,
 )
+from forestay.domain.flows.definition.flow_plan import MAX_COMPENSATIONS
 from forestay.domain.flows.execution.endings import (
     TOO_LARGE,
     apply_verdict,
@@ -30,7 +33,11 @@ from forestay.domain.flows.execution.endings import (
     give_verdict,
     result_limit,
 )
+from forestay.domain.flows.execution.event_waits import await_event
 from forestay.domain.flows.execution.flow_run import InstanceState, InstanceVerdict, RunPhase, TaskInstance
+from forestay.domain.flows.execution.library import is_full, is_of_library
+from forestay.domain.flows.execution.questions import ask_person
+from forestay.domain.flows.execution.redo import leftover
 from forestay.domain.flows.execution.rounds import (
     Impossible,
     ask_for_listings,
@@ -42,6 +49,7 @@ from forestay.domain.flows.execution.rounds import (
 from forestay.domain.flows.execution.run_end import step_run
 from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import filled_map, size_of, task_value, values_for, values_in
+from forestay.domain.flows.execution.streaming import bars, feed, lost_inputs, may_be_followed, more_to_do
 from forestay.domain.flows.scatter.fan_out import bits_of, done_pieces, joined, layout_of
 
 MAX_DONE = 200_000
@@ -64,7 +72,9 @@ def _step(update: RunUpdate, instance: TaskInstance) -> bool:
     match instance.state:
         case InstanceState.WAITING:
             return _may_begin(update, instance)
-        case InstanceState.LISTING | InstanceState.BINDING if update.run.phase is not RunPhase.RUNNING:
+        case InstanceState.LISTING | InstanceState.BINDING | InstanceState.ASKING | InstanceState.AWAITING if (
+            update.run.phase is not RunPhase.RUNNING
+        ):
             give_verdict(update, instance, InstanceVerdict.CANCELLED)
             return True
         case InstanceState.LISTING if all(name in instance.listings for name in listing_names(update.task(instance))):
@@ -74,6 +84,8 @@ def _step(update: RunUpdate, instance: TaskInstance) -> bool:
             _open(update, instance)
             return True
         case InstanceState.RUNNING if instance.fan_out is not None:
+            if feed(update, instance):
+                return True
             if instance.fan_out.finished and (instance.verdict is not None or not update.held(instance)):
                 _end_round(update, instance)
                 return True
@@ -89,26 +101,18 @@ def _may_begin(update: RunUpdate, instance: TaskInstance) -> bool:
         return False
     prefix = f"{instance.block}/" if instance.block else ""
     before = [update.instances[prefix + name] for name in update.place(instance).before]
+    producer = update.producer(instance)
+    if producer is not None and may_be_followed(producer):
+        before.remove(producer)  # its elements are taken up as they end
     if not all(task_instance.ended for task_instance in before):
         return False
-    if any(_bars(update, task_instance) for task_instance in before):
+    if any(bars(update, task_instance) for task_instance in before):
         update.put(instance, state=InstanceState.CANCELLED, reason="a task before it failed")
         return True
     if update.held(instance):
         return False
     _begin(update, instance)
     return True
-
-
-def _bars(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Whether what comes after an ended task can never begin."""
-    if instance.state is InstanceState.CANCELLED:
-        return True
-    return (
-        instance.state is InstanceState.FAILED
-        and not instance.forced
-        and update.task(instance).when_failed is not WhenFailed.IGNORE
-    )
 
 
 def _begin(update: RunUpdate, instance: TaskInstance) -> None:
@@ -130,6 +134,9 @@ def _begin(update: RunUpdate, instance: TaskInstance) -> None:
     if undo_size(update, instance) > update.plan.undo_limit:
         fail_instance(update, instance, f"its compensation would need more than {update.plan.undo_limit} bytes")
         return
+    if is_of_library(update, instance) and is_full(update):
+        fail_instance(update, instance, f"{MAX_COMPENSATIONS} compensations of the library wait on the stack already")
+        return
     match task.pattern:
         case JobPattern() | SubflowPattern():
             if not instance.kept and ask_for_listings(update, instance):
@@ -143,6 +150,10 @@ def _begin(update: RunUpdate, instance: TaskInstance) -> None:
             update.say(BindWorklet(instance.work, instance.id, place, filled_map(params, values_for(update, instance))))
         case MergePattern(values):
             complete(update, instance, filled_map(values, values_for(update, instance)))
+        case AskPattern():
+            ask_person(update, instance, task.pattern)
+        case AwaitPattern():
+            await_event(update, instance, task.pattern)
         case LoopPattern():
             _next_iteration(update, instance)
         case ChoicePattern():
@@ -168,7 +179,8 @@ def _end_round(update: RunUpdate, instance: TaskInstance) -> None:
         bad=fan_out.bad,
         count=prod(instance.sizes) if instance.sizes else fan_out.count,
     )
-    if instance.sizes and fan_out.bad and size_of(done) <= MAX_DONE:
+    incomplete = fan_out.bad or (update.run.streams and instance.well < instance.count)
+    if instance.sizes and incomplete and size_of(done) <= MAX_DONE:
         instance = update.put(instance, done=done, layout=instance.layout or layout_of(fan_out))
     else:
         instance = update.put(instance, done=(), layout=())
@@ -183,6 +195,10 @@ def _end_round(update: RunUpdate, instance: TaskInstance) -> None:
             update.instances[instance.id],
             f"its result is larger than {result_limit(update, instance)} bytes; put it into a file",
         )
+    elif more_to_do(update, instance, fan_out.bad):
+        update.put(leftover(instance))
+    elif instance.well < instance.count and lost_inputs(update, instance):
+        end(update, instance, InstanceState.CANCELLED, reason="a task before it failed")
     else:
         complete(update, instance, instance.outputs)
 
@@ -196,7 +212,7 @@ def _step_container(update: RunUpdate, instance: TaskInstance) -> bool:
         return True
     if update.run.phase is not RunPhase.RUNNING or update.held(instance):
         return False
-    if any(_bars(update, task_instance) for task_instance in inner):
+    if any(bars(update, task_instance) for task_instance in inner):
         # What failed inside has been dealt with there; the tasks after this one cannot begin.
         end(update, instance, InstanceState.CANCELLED, reason="a task inside it failed")
         return True

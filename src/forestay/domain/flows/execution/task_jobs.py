@@ -6,7 +6,7 @@ the command as ``{name}``, to be filled in from a job's parameters where it runs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from forestay.domain.flows.commands import StartRun, WorkOrder
@@ -32,7 +32,7 @@ Member = Callable[[str, int], object]
 """Gives the n-th member of a stored listing."""
 Files = Callable[[Mapping[str, object], bool], object]
 """Gives the place of an output (``{"run", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
-(with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one); from committed manifests."""
+(with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one), or of ``$elements`` a place by number; from committed manifests."""
 MAX_INPUTS = 1000
 """Files that are allowed for one job."""
 
@@ -88,7 +88,10 @@ def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, so
         staging=job.staging,
         named_outputs=patterns,
         outputs=tuple(dict.fromkeys([*globs, *([job.result] if job.result else [])])),
+        container=as_text(fill(job.container, values)) if job.container else "",
         effects=job.effects,
+        requires=job.requires,
+        licences=job.licences,
         retry=job.retry,
     )
     return TaskJobs(
@@ -102,16 +105,16 @@ def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, so
 
 
 def parameters(
-    plan: FlowPlan, order: WorkOrder, first: int, count: int, *, member: Member, files: Files | None = None
+    plan: FlowPlan, order: WorkOrder, indexes: Iterable[int], *, member: Member, files: Files | None = None
 ) -> Iterator[Mapping[str, object]]:
-    """The parameters of the jobs first … first + count - 1: the scatter's variables, and what the job wants from inside them."""
+    """The parameters of these jobs: the scatter's variables, and what the job wants from inside them."""
     task = plan.tasks[order.task].task
     inner = _inner_paths(plan, order)
     choosers = [
         (dimension.name, _chooser(dimension, order, size, member, files))
         for dimension, size in zip(task.scatter, order.sizes, strict=True)
     ]
-    for index in range(first, first + count):
+    for index in indexes:
         chosen: dict[str, object] = {}
         rest = index
         for (name, choose), size in zip(reversed(choosers), reversed(order.sizes), strict=True):
@@ -172,7 +175,7 @@ def run_params(plan: FlowPlan, command: StartRun, *, member: Member, files: File
     """The parameters of a sub-flow's run, with its element filled in."""
     if not command.order.sizes:
         return command.params
-    (element,) = parameters(plan, command.order, command.index, 1, member=member, files=files)
+    (element,) = parameters(plan, command.order, [command.index], member=member, files=files)
     scope = _scope_values(command.order, files)
 
     def value(path: Path) -> object:
@@ -238,6 +241,10 @@ def _chooser(
     match dimension.source:
         case ListOf(str() as text):
             found_fill = fill(text, scope)
+            if files is not None and isinstance(found_fill, Mapping) and "$elements" in found_fill:
+                places = files(found_fill["$elements"], True)  # noqa: FBT003 - the port says what it means
+                assert isinstance(places, Mapping)  # noqa: S101 - so it says
+                return lambda place: places[place]
             if files is not None:
                 found_fill = with_places(found_fill, files)
             members = found_fill if isinstance(found_fill, Sequence) and not isinstance(found_fill, str) else ()

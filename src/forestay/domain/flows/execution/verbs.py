@@ -18,8 +18,10 @@ from forestay.domain.flows.execution.flow_run import (
     SettledCompensation,
     TaskInstance,
 )
+from forestay.domain.flows.execution.library import ONLY_COMPENSATIONS, rebind
 from forestay.domain.flows.execution.messages import as_plain
-from forestay.domain.flows.execution.redo import MAX_EARLIER, downstream, fails_run, leftover
+from forestay.domain.flows.execution.questions import take_answer
+from forestay.domain.flows.execution.redo import MAX_EARLIER, do_rest, downstream, fails_run, leftover, lines
 from forestay.domain.flows.execution.run_data import data_refusal, set_data
 from forestay.domain.flows.execution.run_end import check_anew, finish_removed, note_undone
 from forestay.domain.flows.execution.run_update import RunUpdate, scoped
@@ -34,7 +36,7 @@ MAX_WORD = 200
 """Characters of a verb's id, of a holder's name, of who sends it."""
 CHANGEABLE = frozenset(
     {
-        "command", "environment", "resources", "inputs", "outputs", "effects", "max_attempts", "retry_wait",
+        "command", "environment", "resources", "inputs", "outputs", "container", "effects", "max_attempts", "retry_wait",
         "when_exhausted", "expected_runtime", "priority", "flow", "params",
     }
 )  # fmt: skip
@@ -134,8 +136,10 @@ def _on_run(update: RunUpdate, verb: Verb) -> str:
             return ""
         case VerbKind.SET_DATA:
             return _set_data(update, verb)
-        case VerbKind.SKIP | VerbKind.REPLACE:
+        case VerbKind.SKIP | VerbKind.REPLACE | VerbKind.ANSWER:
             return f"{verb.kind.value} applies to tasks only"
+        case VerbKind.REBIND:
+            return ONLY_COMPENSATIONS
         case _:
             return _end_run(update, verb)
 
@@ -180,6 +184,8 @@ def _raise(update: RunUpdate, instance: TaskInstance | None, verb: Verb) -> str:
 
 
 def _on_instance(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
+    if verb.kind is VerbKind.ANSWER:
+        return take_answer(update, instance, verb)
     if update.plan.grown and instance.ended and verb.kind is not VerbKind.RAISE:
         return f"the task has ended ({instance.state}), and its Python flow has continued from there"
     match verb.kind:
@@ -187,6 +193,8 @@ def _on_instance(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
             return _raise(update, instance, verb)
         case VerbKind.SET_DATA:
             return f"{verb.kind.value} applies to runs only"
+        case VerbKind.REBIND:
+            return ONLY_COMPENSATIONS
         case VerbKind.SUSPEND | VerbKind.CONTINUE:
             return _hold(update, instance, verb)
         case VerbKind.REDO | VerbKind.RESTART | VerbKind.REPLACE:
@@ -199,6 +207,10 @@ def _on_instance(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
                 return "the run is being compensated"
             instance = update.put(instance, reason=_why(verb))
             give_verdict(update, instance, _VERDICTS[verb.kind])
+            if verb.kind is VerbKind.REMOVE:
+                for later in lines(update, instance):  # they may have begun, for elements that had ended
+                    if not update.instances[later].ended:
+                        give_verdict(update, update.instances[later], InstanceVerdict.CANCELLED)
             if rescue:
                 _rescued(update, instance)
             return ""
@@ -270,9 +282,12 @@ def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
     as_begun = verb.kind is VerbKind.RESTART and instance.round > 0
     instance = update.put(instance, as_of=instance.seen if as_begun else -1)
     check_anew(update)
+    in_part = lines(update, instance) if verb.only_failed else frozenset()
     for later in list(downstream(update, instance)):
         if later.state is not InstanceState.WAITING:
-            give_verdict(update, update.put(later, as_of=-1), InstanceVerdict.AGAIN)
+            later = update.put(later, as_of=-1)
+            if later.id not in in_part or not do_rest(update, later):
+                give_verdict(update, later, InstanceVerdict.AGAIN)
     if verb.only_failed:
         update.put(leftover(instance))
     elif instance.state is not InstanceState.WAITING:
@@ -284,8 +299,9 @@ def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
 
 def _rescued(update: RunUpdate, instance: TaskInstance) -> None:
     """A failed task has been recovered: if it was the last, the run goes on."""
+    in_part = lines(update, instance)
     for later in list(downstream(update, instance)):
-        if later.state is InstanceState.CANCELLED:
+        if later.state is InstanceState.CANCELLED and not (later.id in in_part and do_rest(update, later)):
             give_verdict(update, later, InstanceVerdict.AGAIN)
     if any(fails_run(update, task_instance) for task_instance in update.instances.values()):
         return
@@ -296,6 +312,8 @@ def _rescued(update: RunUpdate, instance: TaskInstance) -> None:
 
 
 def _on_compensation(update: RunUpdate, verb: Verb) -> str:
+    if verb.kind is VerbKind.REBIND:
+        return rebind(update, verb)
     entry = update.stack[-1] if update.stack else None
     if entry is None or verb.instance != f"!{entry.number}":
         top = f"; the next one is !{entry.number}" if entry else ""

@@ -41,6 +41,8 @@ class FanOut:
     open: bool = False
     """A watched listing: more may come."""
     reason: str = ""
+    feeds: tuple[str, ...] = ()
+    """Of a scatter over another's outputs: what each shard was last told of it."""
 
     @property
     def count(self) -> int:
@@ -76,6 +78,8 @@ class FanOut:
             out["open"] = True
         if self.reason:
             out["reason"] = self.reason
+        if self.feeds:
+            out["feeds"] = list(self.feeds)
         return out
 
     @classmethod
@@ -86,6 +90,7 @@ class FanOut:
             shards=tuple(ShardTally(*shard) for shard in data.get("shards", ())),
             open=data.get("open", False),
             reason=data.get("reason", ""),
+            feeds=tuple(data.get("feeds", ())),
         )
 
 

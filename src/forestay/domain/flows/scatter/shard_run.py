@@ -40,6 +40,12 @@ class ShardRun:
     holders: tuple[str, ...] = ()
     reason: str = ""
     """Why the first job that was known to end badly did."""
+    waiting: int = 0
+    """Elements whose inputs another task has not made yet; they are not handed to the store."""
+    works: tuple[str, ...] = ()
+    """The rounds of that task in which they are made, the newest first."""
+    followers: tuple[tuple[str, int], ...] = ()
+    """Rounds and shards that take up these elements one by one, and are told of those that ended well."""
 
     @property
     def ended(self) -> int:
@@ -67,6 +73,12 @@ class ShardRun:
             out["wait"] = False
         if self.holders:
             out["holders"] = list(self.holders)
+        if self.waiting:
+            out["waiting"] = to_text(self.waiting)
+        if self.works:
+            out["works"] = list(self.works)
+        if self.followers:
+            out["followers"] = [list(follower) for follower in self.followers]
         return out
 
     @classmethod
@@ -84,6 +96,9 @@ class ShardRun:
             wait=data.get("wait", True),
             holders=tuple(data.get("holders", ())),
             reason=data.get("reason", ""),
+            waiting=from_text(data.get("waiting", "0")),
+            works=tuple(data.get("works", ())),
+            followers=tuple((work, shard) for work, shard in data.get("followers", ())),
         )
 
 
@@ -128,7 +143,27 @@ class ShardContinued:
     holder: str
 
 
-ShardEvent = BatchAccepted | BatchEnded | ShardGrew | ShardCancelled | ShardHeld | ShardContinued
+@dataclass(frozen=True, slots=True)
+class ElementsReady:
+    """What these elements are made of is there. ``closed``: nothing more will come, the others need not be done."""
+
+    ready: int
+    closed: bool = False
+    works: tuple[str, ...] = ()
+    """The rounds that made it, the newest first; empty: those that were said before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFollowed:
+    """A shard of another round takes these elements up one by one, and wants to be told of those that ended well."""
+
+    work: str
+    shard: int
+
+
+ShardEvent = (
+    BatchAccepted | BatchEnded | ShardGrew | ShardCancelled | ShardHeld | ShardContinued | ElementsReady | ShardFollowed
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +198,16 @@ class ContinueBatch:
     holder: str
 
 
-ShardCommand = SubmitBatch | CancelBatch | HoldBatch | ContinueBatch
+@dataclass(frozen=True, slots=True)
+class TellFollower:
+    """Tell a shard that takes up these elements which ended well so far."""
+
+    work: str
+    shard: int
+    well: int
+
+
+ShardCommand = SubmitBatch | CancelBatch | HoldBatch | ContinueBatch | TellFollower
 
 
 def start_shard(
@@ -175,11 +219,14 @@ def start_shard(
     wait: bool = True,
     holders: tuple[str, ...] = (),
     batch: int = BATCH_JOBS,
+    streams: bool = False,
 ) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
-    """A new shard and its first commands. It has finished when `ShardRun.finished`; that is not a command."""
+    """A new shard and its first commands. It has finished when `ShardRun.finished`; that is not a command. ``streams``: its elements wait to be ready."""
     shard = ShardRun(
         first, count, skipped=skip & every(count), open=open_, wait=wait, holders=tuple(sorted(set(holders)))
     )
+    if streams:
+        return replace(shard, waiting=every(count) & ~shard.skipped, submitted=count), ()
     return _submit(shard, batch)
 
 
@@ -187,7 +234,8 @@ def advance_shard(run: ShardRun, event: ShardEvent) -> tuple[ShardRun, tuple[Sha
     """Take an event in; total, and a repeat changes nothing."""
     match event:
         case BatchEnded():
-            return _end(run, event), ()
+            ended = _end(run, event)
+            return ended, _tell_followers(ended) if ended.well != run.well else ()
         case BatchAccepted(first, count):
             if run.wait or first < run.first:
                 return run, ()
@@ -200,8 +248,8 @@ def advance_shard(run: ShardRun, event: ShardEvent) -> tuple[ShardRun, tuple[Sha
         case ShardCancelled():
             if run.cancelled or run.finished:
                 return run, ()
-            unsent = every(run.count) & ~every(run.submitted)
-            stopped = replace(run, cancelled=True, open=False, skipped=run.skipped | unsent)
+            unsent = every(run.count) & ~every(run.submitted) | run.waiting
+            stopped = replace(run, cancelled=True, open=False, skipped=run.skipped | unsent, waiting=0)
             return stopped, () if stopped.finished else (CancelBatch(run.first, run.submitted),)
         case ShardHeld(holder):
             if holder in run.holders or run.finished:
@@ -213,11 +261,18 @@ def advance_shard(run: ShardRun, event: ShardEvent) -> tuple[ShardRun, tuple[Sha
                 return run, ()
             freed = replace(run, holders=tuple(other_holder for other_holder in run.holders if other_holder != holder))
             return freed, (ContinueBatch(run.first, run.submitted, holder),)
+        case ElementsReady(ready, closed, works):
+            return _make_ready(replace(run, works=works) if works else run, ready, closed=closed)
+        case ShardFollowed(work, shard):
+            if (work, shard) in run.followers:
+                return run, ()
+            followed = replace(run, followers=(*run.followers, (work, shard)))
+            return followed, (TellFollower(work, shard, run.well),) if run.well else ()
 
 
 def _end(run: ShardRun, event: BatchEnded) -> ShardRun:
     # A job's end never changes: what is known already stays as it is.
-    known = every(run.count) & ~run.ended
+    known = every(run.count) & ~run.ended & ~run.waiting
     well = event.well & known
     bad = event.bad & known & ~well
     skipped = event.skipped & known & ~well & ~bad
@@ -230,6 +285,21 @@ def _end(run: ShardRun, event: BatchEnded) -> ShardRun:
         skipped=run.skipped | skipped,
         reason=run.reason or (event.reason[:MAX_REASON] if bad else ""),
     )
+
+
+def _make_ready(run: ShardRun, ready: int, *, closed: bool) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
+    """Submit what was waited for; what can no longer come is given up."""
+    new = run.waiting & ready
+    left = run.waiting & ~ready
+    run = replace(run, waiting=0 if closed else left, skipped=run.skipped | (left if closed else 0))
+    if not new:
+        return run, ()
+    count = new.bit_length()
+    return run, (SubmitBatch(run.first, count, every(count) & ~new, run.holders),)
+
+
+def _tell_followers(run: ShardRun) -> tuple[ShardCommand, ...]:
+    return tuple(TellFollower(work, shard, run.well) for work, shard in run.followers)
 
 
 MAX_REASON = 500

@@ -10,7 +10,7 @@ from forestay.domain.data.replica import LogicalFile, Viewpoint
 from forestay.domain.data.staging_terms import FREE
 from forestay.domain.data.storage_element import StorageElement
 from forestay.domain.jobs.claim import AVOIDED, at_site
-from forestay.domain.jobs.inputs import JobInput, catalogue_name, filled, logical_name
+from forestay.domain.jobs.inputs import JobInput, catalogue_name, filled, logical_name, produced
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.pilots.pilot import Pilot, PilotState
 from forestay.domain.playbooks.action import AvoidHost, AvoidScope, FreeSpace, Restage, Restaging
@@ -18,9 +18,10 @@ from forestay.ports.clock import Clock
 from forestay.ports.data.catalogue import Catalogue
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.pilots.pilot_store import PilotStore
+from forestay.services.data.remade_outputs import from_newest, newest_commits
 from forestay.services.data.replica_health import ReplicaHealth
 from forestay.services.data.storage_cleaner import StorageCleaner
-from forestay.services.exceptions.act.job_actions import MAX_AVOIDED, SITE, ActionOutcome, JobActions
+from forestay.services.exceptions.act.job_actions import MAX_AVOIDED, SITE, ActionOutcome, JobActions, job_of
 from forestay.services.exceptions.record.decision_log import StepRequest
 
 AVOID_FOR = 3_600_000
@@ -40,12 +41,9 @@ class DataActions:
     clock: Clock
 
     async def __call__(self, ask: StepRequest) -> ActionOutcome:
-        if not ask.incident.job:
-            return ActionOutcome(done=False, detail="the exception does not concern a job")
-        stored = (await self.store.get([ask.incident.job])).get(ask.incident.job)
-        if stored is None or stored.document.tenant != ask.incident.tenant:
-            return ActionOutcome(done=False, detail="there is no such job")
-        document = stored.document
+        document = await job_of(self.store, ask.incident)
+        if isinstance(document, ActionOutcome):
+            return document
         match ask.do:
             case Restage(how=Restaging.OTHER_REPLICA):
                 return await self._other_replica(ask, document)
@@ -64,14 +62,18 @@ class DataActions:
     # -- another replica ---------------------------------------------------------------------------------------
 
     async def failed_input(self, document: JobDocument) -> JobInput | None:
-        """The input that a job's last attempt failed for; None: it was about none."""
+        """The input that a job's last attempt failed for, from where it would be brought now; None: it was about none."""
         last = document.last
         if last is None or not last.file or last.stage not in (None, "staging-in"):
             return None
         specs = await self.store.get_specifications([document.specification])
         given_inputs = specs[document.specification].inputs if document.specification in specs else ()
         inputs = [filled(job_input, document.parameters, document.index) for job_input in given_inputs]
-        return next((job_input for job_input in inputs if job_input.name == last.file), None)
+        wanted = next((job_input for job_input in inputs if job_input.name == last.file), None)
+        output = produced(wanted.source) if wanted is not None else None
+        if wanted is None or output is None:
+            return wanted
+        return from_newest(wanted, await newest_commits(self.store, await self.store.get([output.job])))
 
     async def other_replica(self, document: JobDocument, wanted: JobInput) -> LogicalFile | None:
         """What is known of an input of which another replica is good; None: there is none."""

@@ -12,6 +12,7 @@ from forestay.domain.playbooks.default_restaging import FileFailure, default_ste
 from forestay.domain.playbooks.playbook import Playbook
 from forestay.ports.errors import PortError
 from forestay.services.exceptions.act.data_actions import DataActions
+from forestay.services.exceptions.act.output_remaker import OutputRemaker
 
 _STAGES = ("staging-in", "staging-out")
 
@@ -21,6 +22,7 @@ class FileFailurePolicy:
     """The service."""
 
     data: DataActions
+    remakes: OutputRemaker
 
     async def answer(self, document: JobDocument, evidence: Evidence, finding: CauseFinding) -> Playbook | None:
         """What the default policy does; None: the job's own retry policy answers. It never raises: what cannot be looked up now is no reason to wait."""
@@ -38,11 +40,13 @@ class FileFailurePolicy:
         last = document.last
         wanted = await self.data.failed_input(document) if stage == "staging-in" else None
         other = wanted is not None and await self.data.other_replica(document, wanted) is not None
+        lost = wanted is not None and await self.remakes.is_lost_output(document, wanted)
         room, several = "", False
-        if finding.cause is Cause.DISK and last is not None:
+        if last is not None and (lost or finding.cause is Cause.DISK):
             alive = await self.data.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
             several = any(pilot.host != last.host for pilot in alive)
+        if finding.cause is Cause.DISK and last is not None:
             room = await self.data.room_at(document)
         size = wanted.size if wanted is not None and wanted.size else 0
         error = (last.error if last is not None else "") or ""
-        return FileFailure(stage, finding.cause, error, other, room, several, size)
+        return FileFailure(stage, finding.cause, error, other, room, several, size, lost)

@@ -5,10 +5,11 @@ The line that a step writes into the job's story bears the step's id. So a repea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
+from forestay.domain.data.remake import wait_for_remake
 from forestay.domain.data.staging_terms import RESTAGED, TRANSFER, restaged, transfer_of
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
@@ -26,8 +27,10 @@ from forestay.domain.exceptions.incidents.retry_policy import (
     with_told,
 )
 from forestay.domain.jobs import steering
-from forestay.domain.jobs.claim import AVOIDED, at_site, release
-from forestay.domain.jobs.job_document import JobDocument, State
+from forestay.domain.jobs.claim import AVOIDED, at_site, has_external_effects, release
+from forestay.domain.jobs.conversation import AWAITED, SILENT
+from forestay.domain.jobs.job_document import ANY_DOWNSTREAM, DOWNSTREAM, Delivery, JobDocument, State
+from forestay.domain.jobs.job_flow_pattern import JobFlowPattern
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.playbooks.action import (
@@ -39,6 +42,9 @@ from forestay.domain.playbooks.action import (
     FreeSpace,
     Hold,
     NeedChange,
+    Remake,
+    Repoll,
+    Reregister,
     ReserveSpace,
     Restage,
     Restaging,
@@ -49,6 +55,7 @@ from forestay.domain.playbooks.action import (
 )
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Transient
+from forestay.ports.jobs.job_store import JobStore
 from forestay.services.jobs.job_control import JobControl
 from forestay.services.shared.checked_writer import (
     Answer,
@@ -60,8 +67,18 @@ from forestay.services.shared.checked_writer import (
 )
 
 MAX_AVOIDED = 32
+_AWAITED_BY: Mapping[ActionKind, JobFlowPattern] = {
+    ActionKind.REPOLL: JobFlowPattern.POLLING,
+    ActionKind.REREGISTER: JobFlowPattern.NOTIFICATION,
+}
+REGISTERED = "registered"
+"""Among the notes of a step: who is registered for the end of the job, which the document alone does not say."""
 SITE = "site"
 """Among the notes of a step: the site that is meant, which only a look at the pilots can tell."""
+WAITS_FOR = "waits_for"
+"""Among the notes of a step: the holder that keeps the job until its lost input was made again; empty: it was already."""
+WORDS = "words"
+"""Among the notes of a step: what the job's story says."""
 
 
 class ActionOutcome(NamedTuple):
@@ -86,6 +103,16 @@ class JobAction(NamedTuple):
         return f"playbook:{self.step}"
 
 
+async def job_of(store: JobStore, incident: Incident) -> JobDocument | ActionOutcome:
+    """The job that an exception concerns; or that there is none to act on."""
+    if not incident.job:
+        return ActionOutcome(done=False, detail="the exception does not concern a job")
+    stored = (await store.get([incident.job])).get(incident.job)
+    if stored is None or stored.document.tenant != incident.tenant:
+        return ActionOutcome(done=False, detail="there is no such job")
+    return stored.document
+
+
 @dataclass(slots=True)
 class JobActions:
     """The service."""
@@ -101,7 +128,7 @@ class JobActions:
     def can(self, action: Action) -> bool:
         """Whether an action is something that is done to a job here."""
         match action:
-            case Steer() | Hold() | RetryByPolicy() | ReserveSpace():
+            case Steer() | Hold() | RetryByPolicy() | ReserveSpace() | Repoll():
                 return True
             case AvoidHost(scope=scope):
                 return scope is AvoidScope.HOST
@@ -199,14 +226,22 @@ class JobActions:
                     return TransitionRefused("the host of the last attempt is unknown")
                 until = now + 1000 * seconds
                 return _avoiding(document, key, where, until=until, now=now, by=by, holder=step)
+            case Repoll() | Reregister():
+                return _awaited(incident, action, document, now=now, by=by, holder=step, notes=more)
         if moved := _moved_on(incident, document):
             return moved
         match action:
-            case Resubmit(_, needs, wait, _):
+            case Resubmit(how, needs, wait, _):
+                if how is Resubmission.OTHER_DOMAIN:
+                    if _may_run_elsewhere(document):
+                        return TransitionRefused(
+                            "its task at the first domain may still run, and has external effects; a person must check"
+                        )
+                    reason = f"in {_destination(more)}; {reason}"
                 resources = changed_needs(document.resources, needs)
                 if needs and resources == document.resources:
                     return TransitionRefused("the job already has the maximum")
-                notes = {RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
+                notes = {**more, RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
                 return _resent(
                     incident,
                     document,
@@ -222,6 +257,9 @@ class JobActions:
                 tries = entered(_ledger(document, incident), incident.cause).as_plain()
                 kept = {**staging_notes(document, action), **more, RETRIES: tries}
                 return steering.resubmit(document, now=now, by=by, reason=reason, notes=kept)
+            case Remake() if WAITS_FOR in more:
+                words = f"{more[WORDS]}; {reason}"
+                return wait_for_remake(document, str(more[WAITS_FOR]), now=now, by=by, reason=words)
             case FreeSpace(size):
                 return _noted(document, now=now, by=by, holder=step, reason=f"{size} bytes are freed", notes=more)
             case ReserveSpace(size):
@@ -374,6 +412,52 @@ def _noted(
     return held.having(
         holders=document.holders, extra={**document.extra, **notes}, resources=resources or document.resources
     )
+
+
+def _awaited(
+    incident: Incident,
+    action: Repoll | Reregister,
+    document: JobDocument,
+    *,
+    now: int,
+    by: str,
+    holder: str,
+    notes: Mapping[str, object],
+) -> JobDocument | TransitionRefused:
+    """The job, whose next attempt is polled for, or is notified of, in the place of the one that its submitter knows of."""
+    if document.final:
+        return TransitionRefused(f"the job is already {document.state}")
+    if document.state is not State.AVAILABLE and document.attempt <= incident.attempt:
+        return TransitionRefused(f"the job is {document.state}; it was not resubmitted")
+    attempt = document.attempt + (document.state is State.AVAILABLE)
+    if isinstance(action, Repoll):
+        reason = f"polls are answered for attempt {attempt}"
+    else:
+        reason = f"registered again for attempt {attempt}: {notes[REGISTERED]}"
+    kept = awaited_notes([action.action])
+    noted = _noted(document, now=now, by=by, holder=holder, reason=reason, notes=kept)
+    if isinstance(noted, TransitionRefused) or noted.delivery is None or isinstance(action, Repoll):
+        return noted
+    return noted.having(delivery=Delivery(noted.delivery.url))
+
+
+def awaited_notes(actions: Iterable[ActionKind]) -> dict[str, object]:
+    """What a document keeps of how its next attempt is awaited, as these actions say.
+
+    The write that resubmits the job takes it along: a relay may claim the job before the next step of the playbook begins.
+    """
+    awaited = [_AWAITED_BY[action].value for action in actions if action in _AWAITED_BY]
+    return {AWAITED: awaited[-1]} if awaited else {}
+
+
+def _destination(notes: Mapping[str, object]) -> str:
+    domain = notes.get(DOWNSTREAM)
+    return "another domain" if domain == ANY_DOWNSTREAM else f"domain {domain}"
+
+
+def _may_run_elsewhere(document: JobDocument) -> bool:
+    """Whether nobody knows what its last task came to, and a second one could do outside what the first does."""
+    return has_external_effects(document) and document.last is not None and document.last.reason == SILENT
 
 
 def staging_notes(document: JobDocument, do: Restage) -> dict[str, object]:

@@ -44,7 +44,7 @@ from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobStore, Record, Written
-from forestay.services.exceptions.act.job_actions import ActionOutcome, JobActions
+from forestay.services.exceptions.act.job_actions import ActionOutcome, JobActions, awaited_notes
 from forestay.services.exceptions.record.decision_log import StepLog, StepRequest, end_of
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
@@ -236,7 +236,8 @@ class PlaybookRunner:
                 return ActionOutcome(done=False, detail=f"this installation cannot {do.action} {how}".rstrip())
 
     async def _recover(self, ask: StepRequest, do: Action) -> ActionOutcome:
-        outcome = await self.jobs.recover(ask.incident, do, step=ask.id, release_of=ask.release)
+        notes = awaited_notes(ask.later) if do.action is ActionKind.RESUBMIT else {}
+        outcome = await self.jobs.recover(ask.incident, do, step=ask.id, release_of=ask.release, notes=notes)
         if (
             do.action is ActionKind.RETRY
             and outcome.detail.startswith(f"{AfterLastLevel.ROLLBACK}:")

@@ -24,6 +24,7 @@ from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident, failure_event, failure_incident_id, with_fingerprint
 from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.jobs.container_image import wanted_runtimes
 from forestay.domain.jobs.job_document import JobDocument, instance_of, task_of
 from forestay.domain.jobs.lifecycle import Event
 from forestay.domain.pilots.pilot import PilotState, carries, without_containers
@@ -49,6 +50,8 @@ READERS = 16
 """Logs that are read at the same time."""
 MAX_AVOIDED = 32
 """Hosts without a container runtime that a job avoids."""
+OF_TASKS = frozenset({"apptainer"})
+"""What runs the executors of TES tasks, which say so only to the pilot."""
 FLEET_FRESH = 5_000
 """Milliseconds for which what pilots said of themselves is used again: many tasks may fail at once."""
 REMEMBERED = 20_000
@@ -81,8 +84,8 @@ class FailureDetector:
     history: FailureHistory
     flows: FlowStore
     _sites: dict[str, str] = field(default_factory=dict)
-    _lacking: dict[str, tuple[int, frozenset[str] | None]] = field(default_factory=dict)
-    """Of a tenant: when its pilots were read, and which of their hosts have no container runtime; None: none has."""
+    _lacking: dict[tuple[str, frozenset[str]], tuple[int, frozenset[str] | None]] = field(default_factory=dict)
+    """Of a tenant and the runtimes that do: when its pilots were read, and which of their hosts have none of them; None: none has."""
 
     async def detect(self, document: JobDocument, log_tail: str, past: PastFailures, now: int) -> FailedAttempt:
         """What the last attempt of a faulted job came to; `log_tail`: the last lines that it printed, `past`: what `history` says of it."""
@@ -92,7 +95,7 @@ class FailureDetector:
         finding = await self.classifiers.find_cause(document, evidence)
         avoid: tuple[str, ...] = ()
         if document.last is not None and needs_container(document.last):
-            finding, avoid = await self._container_finding(document.tenant, document.last.host, finding, now)
+            finding, avoid = await self._container_finding(document, document.last.host, finding, now)
         elif is_taught(finding.pattern) and finding.retry is RetryNeed.ELSEWHERE and evidence.node:
             # Whoever taught it said that this host does not do.
             avoid = (evidence.node,)
@@ -111,16 +114,18 @@ class FailureDetector:
         return FailedAttempt(document, evidence, finding, incident, avoid, site)
 
     async def _container_finding(
-        self, tenant: str, host: str, finding: CauseFinding, now: int
+        self, document: JobDocument, host: str, finding: CauseFinding, now: int
     ) -> tuple[CauseFinding, tuple[str, ...]]:
         """A retry helps only where another pilot can run containers; it then avoids those that cannot."""
-        at, lacking = self._lacking.get(tenant, (0, None))
+        tenant = document.tenant
+        wanted = wanted_runtimes(document.extra) or OF_TASKS
+        at, lacking = self._lacking.get((tenant, wanted), (0, None))
         if now - at > FLEET_FRESH:
             alive = await self.pilots.find_pilots(tenant=tenant, state=PilotState.ALIVE.value)
-            lacking = without_containers([pilot for pilot in alive if carries(pilot, "")])
+            lacking = without_containers([pilot for pilot in alive if carries(pilot, "")], wanted)
             if len(self._lacking) > REMEMBERED:
                 self._lacking.clear()
-            self._lacking[tenant] = now, lacking
+            self._lacking[tenant, wanted] = now, lacking
         if lacking is None:
             return no_container_anywhere(), ()
         return finding, tuple(sorted({*sorted(lacking)[: MAX_AVOIDED - 1], host} - {""}))
@@ -305,7 +310,8 @@ LOG_KEPT = 16_000
 PARAMETERS_KEPT = 4_000
 """Bytes of a job's parameters as JSON that go into the incident; larger ones are left out."""
 KEPT = (
-    "name", "labels", "resources", "priority", "attempt", "generation", "failures", "releases", "max_attempts", "index", "team",
+    "name", "labels", "patterns", "resources", "priority", "attempt", "generation", "failures", "releases", "max_attempts", "index",
+    "team",
 )  # fmt: skip
 
 

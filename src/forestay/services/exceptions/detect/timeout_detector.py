@@ -23,7 +23,7 @@ from forestay.services.flows.run_context import instance_in, run_context
 TIMEOUT = ExceptionType.TIMEOUT
 LATE = frozenset({"task-late", "run-late"})
 """What a run reports when a deadline has passed."""
-UNDER_WAY = frozenset({"listing", "binding", "running", "faulted"})
+UNDER_WAY = frozenset({"listing", "binding", "asking", "awaiting", "running", "faulted"})
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from forestay.domain.exceptions.incidents.incident import (
     step_record_id,
 )
 from forestay.domain.exceptions.safeguards.audit import AuditNote
-from forestay.domain.playbooks.action import Action
+from forestay.domain.playbooks.action import Action, ActionKind
 from forestay.domain.playbooks.playbook import Playbook, actions_of, playbook_from_plain
 from forestay.domain.playbooks.playbook_run import StepEnd, StepState
 from forestay.ports.clock import Clock
@@ -144,6 +144,8 @@ class StepRequest:
     at: int
     """When it was begun, the first time."""
     release: str = ""
+    later: tuple[ActionKind, ...] = ()
+    """The actions of the steps after it."""
     id: str = field(init=False)
     """The name under which it is done once."""
 
@@ -205,7 +207,8 @@ class StepLog:
         (first,) = await self.incidents.add_steps([record])
         if not first:
             record = (await self.incidents.get_steps([record.id]))[record.id]
-        return StepRequest(known, n, step, do, record.at, str(record.detail.get("release", "")))
+        later = tuple(other.action for other in playbook.steps[step + 1 :])
+        return StepRequest(known, n, step, do, record.at, str(record.detail.get("release", "")), later)
 
 
 def end_of(record: StepRecord) -> StepEnd:

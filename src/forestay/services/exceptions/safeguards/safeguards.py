@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from forestay.domain.data.remake import remake_depth
 from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, Incident, IncidentStatus
 from forestay.domain.exceptions.safeguards.safeguards import (
     ActionGranted,
@@ -87,7 +88,7 @@ REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class ChainCounter:
-    """Counts the acts of rules that led to an exception: on its job, on its task and run, and through the worklets above it.
+    """Counts the acts of rules that led to an exception: on its job, on its task and run, and through the worklets and remakes above it.
 
     What cannot be too many yet is not looked up: for a job's own acts that is seen by its attempts, for the rest by whether it belongs to a run.
     """
@@ -117,6 +118,7 @@ class ChainCounter:
             run = incident.run
             on_instance = instances.get((run, incident.instance), 0) + instances.get((run, ""), 0) if run else 0
             above = await self._depth(incident.tenant, run) if run else 0
+            above += remake_depth(failure.job) if failure.job is not None else 0
             chains[incident.id] = Chain(acted.count(failure.decision.by), len(acted), on_instance, above)
         return chains
 

@@ -12,12 +12,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.live import test_bpel_runs, test_playbooks, test_python_flows, test_runs
-from tests.live.run_site import BAD, GOOD, RunSite, run_site
+from tests.live import (
+    test_bpel_runs,
+    test_compensation_library,
+    test_external_events,
+    test_playbooks,
+    test_python_flows,
+    test_questions,
+    test_runs,
+    test_schedules,
+    test_streaming,
+)
+from tests.live.run_site import BAD, GOOD, TENANT, RunSite, run_site
+from tests.unit.apps.server.running import until
 from tests.unit.bpel.jobs import POLLING, REGISTERED, job_process
 
+from forestay.adapters.temporal.workflows.temporal_runtime import SCHEDULED_RUN
+from forestay.domain.flows.events import VerbKind
+from forestay.domain.flows.schedule import RunSchedule
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, CompensateAction, Steer, Worklet
 from forestay.domain.playbooks.playbook_run import run_name, worklet_run
+from forestay.formats.flows.yaml_flow import read_flow_text
 from forestay_bpel.formats.bpel import message_plain
 
 FOLDER = Path(__file__).parent
@@ -51,6 +66,8 @@ FLOWS: dict[str, tuple[str, dict[str, Any]]] = {
     "scatter": (test_runs.SCATTER, {"n": 600}),
     "files": (FILES, {}),
     "placed": (PLACED, {}),
+    "asked": (test_questions.IN_TIME, {}),
+    "awaited": (test_external_events.LATE, {}),
 }
 
 
@@ -96,10 +113,70 @@ async def record(release: str, *only: str) -> None:
                 await _keep(site, run, f"{release}-{name}")
                 if name == "scatter":
                     await _keep(site, f"{run}:many@1:0", f"{release}-shard")
+    if not only or "stream" in only:
+        await record_streamed(release)
+    if not only or "library" in only:
+        await record_library(release)
+    if not only or "scheduled" in only:
+        await record_scheduled(release)
     await record_python(release, *only)
     await record_bpel(release, *only)
     if not only or "playbook" in only:
         await record_playbook(release)
+
+
+async def record_streamed(release: str) -> None:
+    """Scatters that follow one another by their elements, and of more elements the first shards of two of them."""
+    with TemporaryDirectory() as folder:
+        async with run_site("sqlite", Path(folder), relay_patience=0.2) as site:
+            site.fate = test_streaming.good
+            run = await site.start(test_streaming.LINE)
+            await site.ended(run)
+            await _keep(site, run, f"{release}-stream")
+            run = await site.start(test_streaming.LINE, n=600)
+            await site.ended(run)
+            await _keep(site, run, f"{release}-stream-wide")
+            await _keep(site, f"{run}:a@1:0", f"{release}-stream-producer")
+            await _keep(site, f"{run}:b@1:0", f"{release}-stream-follower")
+
+
+async def record_library(release: str) -> None:
+    """A run that is undone by compensations of the library, one of which a person rebinds."""
+    with TemporaryDirectory() as folder:
+        async with run_site("sqlite", Path(folder)) as site:
+            site.fate = lambda claim: BAD if claim["name"] == "publish" else GOOD
+            ann = site.server.person("operator", tenant=TENANT)
+            await test_compensation_library.register(ann, "reserve", "release")
+            run = await site.start(test_compensation_library.SLOT)
+            await site.task_is(run, "publish", "faulted")
+            version = await test_compensation_library.register(ann, "reserve", "release", "again")
+            changes = {"version": version, "tries": 1}
+            assert (await site.verb(run, VerbKind.REBIND, "!1", changes=changes)).accepted
+            assert (await site.verb(run, VerbKind.FORCE_FAIL)).accepted
+            await site.ended(run)
+            await _keep(site, run, f"{release}-library")
+
+
+async def record_scheduled(release: str) -> None:
+    """A start of a schedule, and the run that it started."""
+    with TemporaryDirectory() as folder:
+        async with run_site("sqlite", Path(folder)) as site:
+            components = site.server.services.components
+            read = read_flow_text(test_runs.CHAIN)
+            assert read.flow is not None
+            version = await components.flows.put(read.flow, tenant=TENANT)
+            schedules = components.schedules()
+            await schedules.put(TENANT, "ada", RunSchedule("nightly", version, ("0 0 1 1 *",)))
+            await schedules.kept.trigger_schedule(TENANT, "nightly")
+            (run,) = await test_schedules.runs_of(site, "nightly", 1)
+            await site.ended(run["id"])
+            client = await site.engine.client()
+            query = f"WorkflowType = '{SCHEDULED_RUN}' AND ExecutionStatus = 'Completed'"
+
+            async def started() -> str | None:
+                return next(iter([execution.id async for execution in client.list_workflows(query)]), None)
+
+            await _keep(site, await until(started, "the start to be over"), f"{release}-scheduled")
 
 
 async def record_playbook(release: str) -> None:

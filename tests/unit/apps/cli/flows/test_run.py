@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.unit.apps.cli.conftest import Shell
-from tests.unit.apps.cli.fake_api import FakeApi, ending_json, incident_json, job_json, run_json, task_json
+from tests.unit.apps.cli.fake_api import FakeApi, Trouble, ending_json, incident_json, job_json, run_json, task_json
 
 from forestay.apps.cli.flows import run_view
 from forestay.apps.cli.flows.run_tree import Line, container, fitted
@@ -64,6 +64,21 @@ def test_run_in_json_is_quiet_about_the_rest(forestay: Shell, api: FakeApi, flow
     assert forestay("run", "-d", "--json", flow).json["flow"] == "f" * 64
 
 
+def test_a_dry_run_starts_and_stores_nothing(forestay: Shell, api: FakeApi, flow: str) -> None:
+    api.runs.dry_run = {
+        "name": "nightly", "tasks": [], "problems": [], "reuse": False, "grown": False, "jobs": 0, "missing": 0,
+        "holders": [], "rules": [], "free_tries": [],
+    }  # fmt: skip
+    shown = forestay("run", flow, "--dry-run", "-p", "n=3")
+    assert (shown.code, shown.out.splitlines()[0]) == (0, "nightly: 0 tasks, 0 jobs. Nothing was started.")
+    assert api.requests[-1].body == {"flow": None, "text": FLOW, "params": {"n": 3}}
+    assert forestay("run", "until_converged", "--dry-run", "--json").json["dry_run"]["name"] == "nightly"
+    assert api.requests[-1].body["flow"] == "until_converged"
+    api.runs.dry_run["missing"] = 1
+    assert forestay("run", flow, "--dry-run").code == 1
+    assert (api.runs.started, api.runs.flows) == ([], {})
+
+
 def test_parameters_from_a_file_and_their_errors(forestay: Shell, api: FakeApi, flow: str, tmp_path: Path) -> None:
     api.runs.put(completed())
     (tmp_path / "p.yaml").write_text("day: monday\nn: 1\n")
@@ -101,13 +116,25 @@ def test_a_run_that_failed_says_why_and_where_to_look(forestay: Shell, api: Fake
     run = api.runs.put(run_json(1, failed, state="failed", ended=ENDED, reason="first failed"))
     api.put(job_json(7, state="failed", run=run, attempt=1, last=ending_json()))
     api.put(job_json(8, state="failed", attempt=1, last=ending_json()))
+    api.logs[job_json(7)["id"]] = "reading\nno such \x1b[2Jsample\n"
     ended = forestay("run", flow)
     assert (ended.code, ended.out) == (8, f"{run} failed\n")
     assert "first: failed · 40 of 40 · 2 failed · 7.5 s · exit code 3" in ended.err
     assert "Why: first failed" in ended.err
     assert "forestay story 00000007" in ended.err
+    assert "\n  | reading\n  | no such " in ended.err
+    assert "\x1b" not in ended.err
     assert "00000008" not in ended.err
     assert f"forestay runs history {run[:8]}" in ended.err
+
+
+@pytest.mark.finding("F-D14")
+def test_without_temporal_there_is_one_clear_line(forestay: Shell, api: FakeApi, flow: str) -> None:
+    api.troubles = [Trouble(status=501)]
+    ended = forestay("run", flow)
+    assert ended.code == 1
+    assert len(api.requests) == 1
+    assert len(ended.err.splitlines()) == 1
 
 
 def test_waiting_has_an_end_that_the_run_does_not(forestay: Shell, api: FakeApi) -> None:

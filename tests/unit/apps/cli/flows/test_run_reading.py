@@ -93,3 +93,17 @@ def test_a_history_is_told_by_the_day(forestay: Shell, api: FakeApi) -> None:
 def test_a_link_for_a_browser(forestay: Shell, api: FakeApi) -> None:
     assert forestay("link").out == f"{api.url}/login?once=abc\n"
     assert forestay("link", "--json").json["expires"]
+
+
+@pytest.mark.finding("F-D1")
+def test_what_is_held_is_shown_with_who_can_release_it(forestay: Shell, api: FakeApi) -> None:
+    wait = {
+        "task": "align", "holder": "bob", "incident": "", "words": "suspended by bob", "who": "bob or an operator", "command": "forestay runs resume 00000001 --task align",
+    }  # fmt: skip
+    run = api.runs.put(run_json(1, task_json("align", "running", holders=["bob"]), state="held", waits=[wait]))
+    shown = forestay("runs", "show", run[:8]).out
+    assert "align: suspended by bob\n    bob or an operator can release it: forestay runs resume 00000001" in shown
+    listed = forestay("runs", "list", "--held")
+    assert run[:8] in listed.out
+    assert "forestay runs show RUN" in listed.err
+    assert api.sent("GET", "/v1/runs")[-1].query["state"] == ["suspended,held,asking"]

@@ -77,4 +77,12 @@ def test_what_is_snoozed_is_counted_under_the_list(forestay: Shell, api: FakeApi
     api.snoozed = 2
     assert "2 snoozed" in forestay("inbox").err
     forestay("inbox", "--snoozed")
-    assert api.requests[-1].query["snoozed"] == ["show"]
+    assert api.sent("GET", "/v1/inbox")[-1].query["snoozed"] == ["show"]
+
+
+@pytest.mark.finding("F-D1")
+def test_runs_that_wait_for_somebody_are_counted_under_the_list(forestay: Shell, api: FakeApi) -> None:
+    api.held_runs = 3
+    assert "3 runs are held: forestay runs list --held" in forestay("inbox").err
+    api.held_runs = 1
+    assert "1 run is held: forestay runs list --held" in forestay("inbox").err

@@ -81,6 +81,18 @@ def test_a_story_with_its_evidence_and_what_to_do(forestay: Shell, api: FakeApi)
     assert forestay("story", "--json", JOB).json == {"job": api.jobs[JOB], **api.stories[JOB]}
 
 
+def test_why_a_job_ran_or_whose_result_it_has(forestay: Shell, api: FakeApi) -> None:
+    api.put(job_json(1))
+    api.whys[JOB] = {"reused": None, "why": "not the same as in job j", "differs": ["input a\x1b"], "nearest": "j"}
+    assert forestay("why-run", JOB).out.splitlines() == [
+        "Ran: not the same as in job j.",
+        "  differs  input a\\x1b",
+    ]
+    assert forestay("why-run", "--json", JOB).json == api.whys[JOB]
+    api.whys[JOB] = {"reused": "j", "why": "everything is as in job j", "differs": [], "nearest": None}
+    assert forestay("why-run", JOB).out == "Reused: everything is as in job j.\n"
+
+
 def test_a_story_points_to_what_the_evidence_shows(forestay: Shell, api: FakeApi) -> None:
     runs = [
         (ending_json(signal=9, exit_code=None, peak_memory=2 << 30), "request more than 2G"),

@@ -19,7 +19,7 @@ def test_prints_the_id_alone(forestay: Shell, api: FakeApi) -> None:
 def test_every_option_has_its_field(forestay: Shell, api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OWN", "mine")
     ended = forestay(
-        "submit", "--name", "n", "--cpus", "4", "--memory", "2G", "--disk", "512M", "--gpus", "1", "--wall", "01:30:00",
+        "submit", "--name", "n", "--cpus", "4", "--memory", "2G", "--disk", "512M", "--gpus", "1", "--container", "debian:12", "--wall", "01:30:00",
         "--priority", "-5", "--team", "t", "--label", "a=b", "--label", "c=d=e", "--env", "X=1", "--env", "OWN",
         "--output", "*.bam", "--max-attempts", "3", "--retry-wait", "30s", "--when-exhausted", "hold",
         "--expected-runtime", "90m", "--callback", "https://example.org/done", "--hold", "--external-effects",
@@ -34,6 +34,7 @@ def test_every_option_has_its_field(forestay: Shell, api: FakeApi, monkeypatch: 
             "command": ["run", "{sample}"],
             "environment": {"X": "1", "OWN": "mine"},
             "outputs": ["*.bam"],
+            "container": "debian:12",
             "effects": "external",
             "max_attempts": 3,
             "retry_wait": 30,
@@ -128,6 +129,16 @@ def test_jobs_from_a_json_file(forestay: Shell, api: FakeApi, tmp_path: Path) ->
 def test_jobs_from_stdin(forestay: Shell, api: FakeApi) -> None:
     ended = forestay("submit", "--file", "-", "--", "true", stdin='{"name": "a"}\n\n{"name": "b"}\n')
     assert (ended.code, [job["name"] for job in api.requests[0].body["jobs"]]) == (0, ["a", "b"])
+
+
+@pytest.mark.finding("F-D14")
+def test_hello_world_is_shown_beside_the_id(forestay: Shell, api: FakeApi) -> None:
+    done = job_json(0x1000, state="completed", attempt=1, changed="2026-05-01T11:00:00.000Z")
+    api.streams = [[event("job", {"job": done, "transition": {}})]]
+    api.logs[done["id"]] = "hello, world\n"
+    ended = forestay("submit", "--wait", "--", "echo", "hello, world")
+    assert (ended.code, ended.out) == (0, f"{done['id']}\n")
+    assert "hello, world" in ended.err.splitlines()
 
 
 def test_wait_gives_the_code_of_failed_jobs(forestay: Shell, api: FakeApi) -> None:

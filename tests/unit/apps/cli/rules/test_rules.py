@@ -15,7 +15,7 @@ from tests.unit.apps.cli.fake_api import FakeApi, Request, incident_json, job_js
 from forestay.formats.rules.conclusion_text import read_conclusion
 
 RULE: dict[str, Any] = {
-    "id": "0f1e2d3c-rule", "condition": 'cause == "memory"', "conclusion": {"playbook": "grow"}, "state": "shadow", "author": "ann",
+    "id": "0f1e2d3c-rule", "name": "starter-memory", "condition": 'cause == "memory"', "conclusion": {"playbook": "grow"}, "state": "shadow", "author": "ann",
     "reference_incident": "i1", "description": "too little",
 }  # fmt: skip
 SET = {
@@ -34,7 +34,7 @@ EDITED = {
     "replayed": None,
 }
 REPLAYED: dict[str, Any] = {
-    "rule_set": "domain/site", "version": 3, "all": True, "drafts": [], "incidents": 1200, "same": 1000, "differs": 200, "by_rule": 210,
+    "rule_set": "domain/site", "version": 3, "all": True, "evaluated": 14, "read": ["cause", "job.attempt"], "drafts": [], "incidents": 1200, "same": 1000, "differs": 200, "by_rule": 210,
     "wrong": 0, "wrong_by": {}, "proof": {}, "came": {"recovered": 1200}, "errors": 0, "core_hours_saved": 12.5, "core_hours_spent": 1.0,
     "peak_hour": 17, "put_off": 0, "first": "2026-05-01T10:00:00Z", "last": "2026-05-02T10:00:00Z", "rules": [], "more_groups": 0,
     "groups": [
@@ -305,6 +305,12 @@ def test_what_cannot_be_understood_is_a_mistake_of_usage(
 ) -> None:
     ended = forestay("rules", *words)
     assert (ended.code, ended.out) == (2, "")
+
+
+def test_a_rule_of_a_file_is_named_by_its_name_there(forestay: Shell, asked: list[Request]) -> None:
+    assert forestay("rules", "demote", "starter-memory").code == 0
+    assert asked[-1].path.endswith(f"/rules/{RULE['id']}/state")
+    assert forestay("rules", "demote", "starter").code == 3
 
 
 def test_a_rule_that_does_not_exist(forestay: Shell, asked: list[Request]) -> None:

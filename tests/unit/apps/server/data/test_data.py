@@ -12,6 +12,12 @@ from tests.unit.apps.server.asks import submit_one
 from tests.unit.apps.server.running import Domain, RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot, own_manifest
 
+from forestay.domain.jobs.inputs import JobInput
+from forestay.domain.jobs.job_document import FlowRef
+from forestay.domain.jobs.reuse import REUSE
+from forestay.domain.jobs.specification import Specification
+from forestay.domain.jobs.submission import JobElement, Submission
+
 SHA = "ab" * 32
 
 
@@ -221,6 +227,23 @@ def _written(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
     (folder / "manifest.json").write_bytes(text)
     size = sum(map(len, files.values()))
     return {"sha256": hashlib.sha256(text).hexdigest(), "files": len(files), "bytes": size}
+
+
+async def test_what_a_result_would_be_reused_for_must_be_what_is_staged(own_domain: Domain, tenant: str) -> None:
+    """The key of a result was made of these bytes: if the file has changed since, staging fails instead."""
+    async with own_domain.server() as server:
+        spec = Specification("s", tenant, "reused", ("true",), inputs=(JobInput("in.txt", "/data/{n}.txt"),))
+        elements = [
+            JobElement(
+                "j-0", 0, {"n": 0}, FlowRef("r", "a@1", "f", -1, 0, 2), {REUSE: {"inputs": {"in.txt": "a" * 64}}}
+            ),
+            JobElement("j-1", 1, {"n": 1}, FlowRef("r", "a@1", "f", -1, 1, 2)),
+        ]
+        await server.services.submit.submit_elements(Submission(spec, "ada"), elements, by="run:r")
+        pilot = await ScriptedPilot.register(server, tenant)
+        claims = {claim["index"]: claim["inputs"][0] for claim in await pilot.claim(most=2)}
+        assert (claims[0]["source"], claims[0]["sha256"]) == ("/data/0.txt", "a" * 64)
+        assert claims[1]["sha256"] is None
 
 
 async def test_a_replica_that_failed_is_tried_last_by_the_jobs_after_it(own_domain: Domain, tenant: str) -> None:

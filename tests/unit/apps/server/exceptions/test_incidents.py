@@ -58,6 +58,20 @@ async def test_a_failure_is_an_incident_that_explains_itself(server: RunningServ
     assert problem(await other.get(f"/v1/incidents/{ids[0]}"), 404)
 
 
+async def test_a_failure_that_printed_nothing_leaves_evidence_too(server: RunningServer, tenant: str) -> None:
+    """A server that dies after it stored the end finds the failure by its evidence."""
+    ada = server.person("submitter", tenant=tenant)
+    job = await submit_one(ada)
+    pilot = await ScriptedPilot.register(server, tenant)
+    await pilot.end(await pilot.claim_one(), outcome="failure", reason="exit", exit_code=1)
+
+    async def kept() -> list[dict[str, object]] | None:
+        return (await ada.get(f"/v1/jobs/{job}/story")).json()["evidence"] or None
+
+    (evidence,) = await until(kept, "the evidence")
+    assert evidence["kind"] == "evidence"
+
+
 async def test_a_state_that_is_none_is_told(server: RunningServer, tenant: str) -> None:
     ada = server.person("viewer", tenant=tenant)
     assert "held" in problem(await ada.get("/v1/incidents", params={"state": "lost"}), 400)["detail"]

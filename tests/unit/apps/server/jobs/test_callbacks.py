@@ -258,7 +258,7 @@ async def test_a_silent_receiver_delays_nobody_else(
         try:
 
             async def told() -> bool:
-                return good in transport.told
+                return bool((await read(ada, good))["callback"]["done"])
 
             await until(told, "the callback of the receiver that answers")
         finally:

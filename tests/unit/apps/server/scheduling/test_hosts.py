@@ -31,17 +31,20 @@ async def _black_hole(server: RunningServer, tenant: str) -> tuple[ScriptedPilot
     bad = await ScriptedPilot.register(server, tenant, host="bad", slots=32)
     for claim in await good.claim(most=2):
         await good.end(claim, host="good")
-    eaten = 0
-    while claims := await bad.claim(most=32, wait=0.5):
+    eaten, status = 0, "open"
+    while status == "open":
+        claims = await bad.claim(most=32, wait=5)
         eaten += len(claims)
         for claim in claims:
             await bad.end(claim, host="bad", **FAILED)
+        status = (await _shown(server, tenant, "bad"))["status"]
     return good, bad, eaten
 
 
 async def test_a_host_that_fails_everything_eats_five_jobs_and_gets_no_more(server: RunningServer, tenant: str) -> None:
-    good, _, eaten = await _black_hole(server, tenant)
+    good, bad, eaten = await _black_hole(server, tenant)
     assert eaten <= 5
+    assert await bad.claim(most=32, wait=0.5) == [], "it gets no more"
     assert len(await good.claim(most=8)) == 8
     shown = await _shown(server, tenant, "bad")
     assert (shown["status"], shown["failures"]) == ("closed", 5)

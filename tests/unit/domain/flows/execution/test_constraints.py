@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from forestay.domain.flows.commands import CheckRun, Command, FinishRun, Report, SubmitJobs
-from forestay.domain.flows.definition.flow import Flow, Task
+from forestay.domain.flows.definition.flow import Deadline, Flow, Task, WhenFailed
 from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.definition.flow_version import planned
-from forestay.domain.flows.events import Event, JobsEnded, RoundHeld, RunChecked, Verb, VerbKind
+from forestay.domain.flows.events import Event, JobsEnded, RoundHeld, RunChecked, TimerFired, Verb, VerbKind
 from forestay.domain.flows.execution.advance import advance, start_run
 from forestay.domain.flows.execution.constraints import EXCEPTION, holder_of
 from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, InstanceState
@@ -132,3 +132,14 @@ def test_a_run_of_which_nobody_looks_at_the_end_ends_as_ever() -> None:
         driver.take(JobsEnded(2, work, well=1, exit_code=0))
     assert driver.finished
     assert "check" not in driver.run.as_plain()
+
+
+def test_a_task_that_failed_at_its_deadline_stays_failed_when_it_hears_that_it_was_held() -> None:
+    """Found by generated flows: the first word of it was obeyed as a failure, its repeat began the task anew."""
+    task = Task("show", JobPattern(("show",)), deadline=Deadline(60), when_failed=WhenFailed.HOLD)
+    run, _ = start_run(planned(Flow("late", (task,))), run="c", at=1000)
+    run, _ = advance(run, TimerFired(2000, "show@1"))
+    for _ in range(2):
+        run, _ = advance(run, RoundHeld(2001, "show@1", "i1", again=True))
+        assert run.instances["show"].state is InstanceState.FAULTED
+        assert run.instances["show"].holders == (HOLDER,)

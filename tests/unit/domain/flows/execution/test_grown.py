@@ -288,6 +288,7 @@ async def test_verbs_reach_what_runs_and_not_what_has_ended() -> None:
         (lambda: job("a", ["${tasks.gone.outputs.x}"]), "has no task gone any more"),
         (lambda: scatter("a", ["x"], {}), "give the values"),
         (lambda: scatter("a", ["x"], {"n": {1, 2}}), "not a set"),
+        (lambda: scatter("a", ["x"], {"n": "${tasks.b.outputs.out}"}), "n is an output of another job"),
         (lambda: scatter("a", ["x"], {"n": ["y" * 70_000]}), "at most 65536"),
         (lambda: scatter("a", ["x"], {"n": [object()]}), "not of JSON types"),
     ],

@@ -12,7 +12,7 @@ from tests.sizes import examples
 from tests.unit.domain.flows.generated import PARAMS, fates, flows
 from tests.unit.domain.flows.world import World
 
-from forestay.domain.flows.commands import RunOutcome, StartShard, WorkOrder
+from forestay.domain.flows.commands import CloseQuestion, QuestionOutcome, RunOutcome, StartShard, WorkOrder
 from forestay.domain.flows.definition.flow import Flow
 from forestay.domain.flows.events import JobsEnded, VerbKind
 from forestay.domain.flows.execution.messages import (
@@ -37,6 +37,7 @@ BY_NAME = {
     "outcome": st.sampled_from(RunOutcome),
     "verb": MAPS,
     "holders": st.lists(TEXT, max_size=2).map(tuple),
+    "works": st.lists(TEXT, max_size=2).map(tuple),
     "result": JSON,
 }
 BY_TYPE = {
@@ -46,6 +47,8 @@ BY_TYPE = {
     "object": JSON,
     "int | None": st.none() | COUNT,
     "Mapping[str, object]": MAPS,
+    "Mapping[str, object] | None": st.none() | MAPS,
+    "tuple[str, ...]": st.lists(TEXT, max_size=2).map(tuple),
 }
 
 
@@ -64,6 +67,8 @@ def message_of(kind: type) -> st.SearchStrategy[Any]:
             made[name] = BY_NAME[name]
         else:
             made[name] = BY_TYPE[str(dataclass_field.type)]
+    if kind is CloseQuestion:
+        made["outcome"] = st.sampled_from(QuestionOutcome)
     return st.builds(kind, **made)
 
 

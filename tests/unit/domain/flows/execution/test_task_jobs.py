@@ -72,9 +72,21 @@ def test_the_elements_own_variables_stay_and_the_rest_is_filled_in(world: World)
 
 def test_each_job_has_its_element_the_last_variable_running_fastest(world: World) -> None:
     order = orders(world)["align@1"].order
-    found_parameters = list(parameters(world.plan, order, 0, 6, member=member))
+    found_parameters = list(parameters(world.plan, order, range(6), member=member))
     assert found_parameters == [{"s": s, "k": k} for s in "abc" for k in (10, 20)]
-    assert list(parameters(world.plan, order, 3, 2, member=member)) == found_parameters[3:5]
+    assert list(parameters(world.plan, order, range(3, 5), member=member)) == found_parameters[3:5]
+
+
+def test_the_image_of_a_task_is_filled_in_and_changed() -> None:
+    task = Task("t", JobPattern(("true",), container="registry/tool:${params.version}"))
+    world = World(Flow("f", (task,)), params={"version": 3}, repeats=False)
+    world.send(Verb(1, "v1", VerbKind.REPLACE, instance="t", by="ann", changes={"container": "debian:12"}))
+    world.run_out()
+    images = [
+        task_jobs(world.plan, orders(world)[work].order, tenant="lab", files=files).specification.container
+        for work in ("t@1", "t@2")
+    ]
+    assert images == ["registry/tool:3", "debian:12"]
 
 
 def test_a_word_that_is_a_list_becomes_many_words(world: World) -> None:
@@ -90,14 +102,14 @@ def test_a_compensation_has_the_elements_of_what_it_undoes(world: World) -> None
     order = orders(world)["align@1!1.1"].order
     jobs = task_jobs(world.plan, order, tenant="lab", files=files)
     assert jobs.specification.command == ("rm", "{s}.{k}.bam", "hg38")
-    assert next(iter(parameters(world.plan, order, 5, 1, member=member))) == {"s": "c", "k": 20}
+    assert next(iter(parameters(world.plan, order, range(5, 6), member=member))) == {"s": "c", "k": 20}
 
 
 def test_listed_elements_are_looked_up() -> None:
     task = Task("t", JobPattern(("cat", "${file}")), scatter=(Dimension("file", FilesOf("*")),))
     world = World(Flow("f", (task,)), files=4).run_out()
     order = orders(world)["t@1"].order
-    assert list(parameters(world.plan, order, 2, 2, member=member)) == [
+    assert list(parameters(world.plan, order, range(2, 4), member=member)) == [
         {"file": "list-t@1/2"},
         {"file": "list-t@1/3"},
     ]
@@ -137,5 +149,5 @@ def test_an_element_that_is_a_record_can_be_looked_into() -> None:
         "{row.name}",
         "{row.lane}",
     )
-    (fields,) = parameters(world.plan, order, 1, 1, member=member)
+    (fields,) = parameters(world.plan, order, range(1, 2), member=member)
     assert (fields["row.name"], fields["row.lane"]) == ("b", 2)

@@ -1,0 +1,149 @@
+"""What a run would do, as far as its flow and its parameters say so before anything begins.
+
+References are known or they are not: parameters are, and so is what a task gave whose results would all be reused. What depends on anything else is
+reported as open, with the reference that it depends on; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from forestay.domain.flows.definition.expression import Path, Values, evaluate, parse_condition, template_references
+from forestay.domain.flows.definition.flow import Task, bodies
+from forestay.domain.flows.definition.flow_pattern import JobPattern
+from forestay.domain.flows.definition.flow_plan import FlowPlan, TaskPlan, condition_paths
+from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.specification import RetryPolicy
+
+MAX_CHECKED = 1000
+"""Jobs of a task whose inputs and earlier results are looked at; more are counted only."""
+MAX_NAMED = 20
+"""Missing inputs that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputCheck:
+    """The input files of a task's jobs that lie on the shared file system."""
+
+    checked: int = 0
+    missing: tuple[str, ...] = ()
+    """The first `MAX_NAMED` of them."""
+    missing_count: int = 0
+    elsewhere: int = 0
+    """Inputs that cannot be looked at from here: addresses, the catalogue, folders that flows may not read."""
+    later: tuple[str, ...] = ()
+    """Names of inputs that earlier tasks make."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseForecast:
+    """How many jobs of a task would have the result of an earlier one."""
+
+    reused: int = 0
+    run: int = 0
+    open: int = 0
+    """Jobs of which it is not known before the run."""
+    why: str = ""
+    """Why the first that is not reused would run, or why it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A task as it would run."""
+
+    name: str
+    kind: str
+    inside: tuple[str, ...]
+    branch: str
+    after: tuple[str, ...]
+    condition: str
+    runs: bool | None
+    """Whether its condition holds; None: not known before the run."""
+    jobs: int | None
+    """Its jobs, or runs of a sub-flow, in one round; None: not known before the run."""
+    open: str = ""
+    """Why the number is not known."""
+    rounds: int = 1
+    """How often at most, inside loops."""
+    resources: Resources | None = None
+    retry: RetryPolicy | None = None
+    when_failed: str = ""
+    tolerate: int = 0
+    inputs: InputCheck | None = None
+    reuse: ReuseForecast | None = None
+    """None: its flow reuses nothing, or it has no jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a run would do. Nothing of it was begun."""
+
+    name: str
+    version: str
+    params: Mapping[str, object]
+    problems: tuple[str, ...]
+    """Why the run could not be started like this."""
+    reuse: bool
+    tasks: tuple[PlannedTask, ...]
+    grown: bool = False
+    """Only the run itself will say what its tasks are."""
+
+    @property
+    def missing(self) -> int:
+        return sum(task.inputs.missing_count for task in self.tasks if task.inputs is not None)
+
+    @property
+    def jobs(self) -> int:
+        """Those whose number is known, each counted once."""
+        return sum(task.jobs or 0 for task in self.tasks if task.kind == JOB and task.runs is not False)
+
+
+JOB = "job"
+RUNNING = frozenset({JOB, "sub-flow", "worklet"})
+"""Kinds of tasks that start jobs or runs."""
+
+
+def in_order(plan: FlowPlan) -> Iterator[TaskPlan]:
+    """All tasks so that each comes after those that it waits for, and what is inside a task after that task; otherwise as they are written."""
+
+    def block(tasks: Sequence[Task]) -> Iterator[TaskPlan]:
+        waiting = list(tasks)
+        done: set[str] = set()
+        while waiting:
+            # A cycle cannot be here, since the flow was checked; should one be, its tasks still come, as they are written.
+            task = next((task for task in waiting if done.issuperset(plan.tasks[task.name].before)), waiting[0])
+            waiting.remove(task)
+            done.add(task.name)
+            yield plan.tasks[task.name]
+            for body in bodies(task.pattern):
+                yield from block(body.tasks)
+
+    return block(plan.flow.tasks)
+
+
+def unknown(paths: Iterable[Path], known: Values) -> list[str]:
+    """Those of some references that have no value before the run."""
+    return sorted({".".join(path) for path in paths if known(path) is None})
+
+
+def holds_before(condition: str, known: Values) -> bool | None:
+    """Whether a condition holds; None if it depends on what is not known."""
+    if not condition:
+        return True
+    if unknown(condition_paths(condition), known):
+        return None
+    return evaluate(parse_condition(condition), known) is True
+
+
+def known_inputs(job: JobPattern, known: Values, own: frozenset[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The inputs of a job whose sources are known but for the task's own elements; and the names of all others."""
+    ready: dict[str, str] = {}
+    later: list[str] = []
+    for name, source in job.inputs.items():
+        paths = [path for text in (name, source) for path in template_references(text) if path[0] not in own]
+        if unknown(paths, known):
+            later.append(name)
+        else:
+            ready[name] = source
+    return ready, tuple(later)

@@ -1,0 +1,71 @@
+"""What a job needs of the pilot that runs it beyond amounts: features, and seats of licences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+REQUIRES = "requires"
+"""Where a document keeps the condition that its pilot has to satisfy."""
+LICENCES = "licences"
+"""Where a document keeps how many seats of each licence its job has while it runs."""
+
+MAX_REQUIREMENT = 1000
+MAX_LICENCES = 8
+MAX_SEATS = 10_000
+LICENCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
+class _HasNeeds(Protocol):
+    @property
+    def requires(self) -> str: ...
+    @property
+    def licences(self) -> Mapping[str, int]: ...
+
+
+def needs_as_plain(job: _HasNeeds) -> dict[str, Any]:
+    """The two fields, without those at their default: ids of what has none of them stay as they were."""
+    out: dict[str, Any] = {}
+    if job.requires:
+        out["requires"] = job.requires
+    if job.licences:
+        out["licences"] = dict(sorted(job.licences.items()))
+    return out
+
+
+def wrong_needs(job: _HasNeeds) -> list[tuple[tuple[str, ...], str]]:
+    """What is wrong with the two fields, each with its place. Whether the condition compiles is another's business."""
+    wrong: list[tuple[tuple[str, ...], str]] = []
+    if len(job.requires) > MAX_REQUIREMENT:
+        wrong.append((("requires",), f"a requirement has at most {MAX_REQUIREMENT} characters"))
+    if len(job.licences) > MAX_LICENCES:
+        wrong.append((("licences",), f"a job uses at most {MAX_LICENCES} licences"))
+    for name, seats in job.licences.items():
+        if not LICENCE_NAME.fullmatch(name):
+            wrong.append((("licences", name), "a licence's name has letters, digits, '.', '_', '@' and '-'"))
+        elif not 1 <= seats <= MAX_SEATS:
+            wrong.append((("licences", name), f"a job has 1 to {MAX_SEATS:,} seats of a licence"))
+    return wrong
+
+
+def requirement_of(extra: Mapping[str, object]) -> str:
+    """The condition in a job's document; empty for none."""
+    condition = extra.get(REQUIRES)
+    return condition if isinstance(condition, str) else ""
+
+
+def licences_of(extra: Mapping[str, object]) -> Mapping[str, int]:
+    """The seats in a job's document, by licence."""
+    seats = extra.get(LICENCES)
+    return seats if isinstance(seats, Mapping) else {}
+
+
+def needs_extra(job: _HasNeeds) -> dict[str, object]:
+    """What of it a job's document repeats, since whoever gives jobs to pilots does not read specifications."""
+    out: dict[str, object] = {}
+    if job.requires:
+        out[REQUIRES] = job.requires
+    if job.licences:
+        out[LICENCES] = dict(job.licences)
+    return out

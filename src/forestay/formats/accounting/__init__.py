@@ -1,0 +1,1 @@
+"""What batch systems and workflow engines recorded of past jobs."""

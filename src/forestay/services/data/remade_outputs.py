@@ -1,0 +1,38 @@
+"""Finds who has the outputs of a job: the job itself, or, where they were lost, the newest remake that has committed them (`domain.data.remake`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from forestay.domain.data.remake import remade_by
+from forestay.domain.jobs.inputs import JobInput, produced
+from forestay.ports.jobs.job_store import JobStore, Stored
+
+MAX_REMAKES = 64
+"""Remakes of the same outputs, one after the other, that are followed."""
+
+
+async def newest_commits(store: JobStore, producers: Mapping[str, Stored]) -> Mapping[str, Stored]:
+    """By the same names, the jobs that have the outputs now. A remake that has not committed yet is passed over: what its producer still has may be good."""
+    newest, behind = dict(producers), dict(producers)
+    for _ in range(MAX_REMAKES):
+        wanted = {name: remake for name, stored in behind.items() if (remake := remade_by(stored.document))}
+        if not wanted:
+            break
+        remakes = await store.get(sorted(set(wanted.values())))
+        behind = {
+            name: remakes[remake]
+            for name, remake in wanted.items()
+            if remake in remakes and remakes[remake].document.tenant == newest[name].document.tenant
+        }
+        newest |= {name: stored for name, stored in behind.items() if stored.document.winner is not None}
+    return newest
+
+
+def from_newest(job_input: JobInput, newest: Mapping[str, Stored]) -> JobInput:
+    """The input from the job that has the output now. What a remake commits is another file, for caches and the catalogue too."""
+    output = produced(job_input.source)
+    if output is None or output.job not in newest:
+        return job_input
+    return replace(job_input, source=f"job:{newest[output.job].document.id}/{output.path}")

@@ -1,0 +1,96 @@
+"""Unpacking images of strangers: what they mean, and what they may not do."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.unit.pilot.containers.images import LayoutFolder, layer, member
+
+from forestay_pilot.containers.image_error import ImageError
+from forestay_pilot.containers.oci_layout import OciLayout
+
+LINK, HARD, FOLDER, DEVICE = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE
+
+
+def unpack(tmp_path: Path, *layers: bytes) -> Path:
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.image("v1", list(layers))
+    target = tmp_path / "root"
+    OciLayout(str(layout.folder), "v1").unpack(str(target), lambda: None)
+    return target
+
+
+def test_later_layers_change_earlier_ones(tmp_path: Path) -> None:
+    root = unpack(
+        tmp_path,
+        layer(
+            (member("usr/lib/a"), b"1"), (member("usr/lib/b"), b"1"), (member("lib", LINK, "usr/lib"), b""),
+            (member("etc/x/old"), b"1"), (member("script", mode=0o4755), b"#!"), (member("same", HARD, "usr/lib/a"), b""),
+        ),
+        layer((member("lib/a"), b"2"), (member("usr/lib/.wh.b"), b""), (member("etc/x/.wh..wh..opq"), b""), (member("etc/x/new"), b"2")),
+    )  # fmt: skip
+    assert (root / "usr/lib/a").read_text() == "2", "a link of an earlier layer is followed inside the image"
+    assert (root / "lib").is_symlink()
+    assert (root / "same").read_text() == "1"
+    assert sorted(path.name for path in (root / "usr/lib").iterdir()) == ["a"]
+    assert sorted(path.name for path in (root / "etc/x").iterdir()) == ["new"]
+    assert (root / "script").stat().st_mode & 0o7777 == 0o755, "nothing runs with the rights of another user"
+
+
+def test_nothing_gets_out_of_the_folder(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("kept")
+    root = unpack(
+        tmp_path,
+        layer(
+            (member("../outside/a"), b"x"), (member("/outside/b"), b"x"), (member("up", LINK, "../outside"), b""), (member("up/c"), b"x"),
+            (member("whole", LINK, str(outside)), b""), (member("whole/d"), b"x"), (member("whole/.wh.file"), b""), (member("loop", LINK, "loop"), b""),
+            (member("loop/e"), b"x"), (member("stolen", HARD, str(outside / "file")), b""), (member("null", DEVICE), b""), (member("deep/../../outside/f"), b"x"),
+        ),
+    )  # fmt: skip
+    assert sorted(path.name for path in outside.iterdir()) == ["file"]
+    assert (outside / "file").read_text() == "kept"
+    assert not (root / "stolen").exists()
+    assert not (root / "null").exists()
+
+
+def test_a_blob_that_is_not_what_it_is_called_is_refused(tmp_path: Path) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.image("v1", [layer((member("a"), b"1"))])
+    manifest = json.loads((layout.folder / "blobs/sha256" / str(layout.manifests[0]["digest"])[7:]).read_text())
+    blob = layout.folder / "blobs/sha256" / manifest["layers"][0]["digest"][7:]
+    blob.write_bytes(blob.read_bytes() + b" ")
+    with pytest.raises(ImageError) as caught:
+        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "root"), lambda: None)
+    assert caught.value.error == "corrupt"
+    blob.unlink()
+    with pytest.raises(ImageError, match="missing"):
+        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "other"), lambda: None)
+
+
+def test_of_an_image_for_several_architectures_the_hosts_is_taken(tmp_path: Path) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    digests = {name: layout.image(name, [], architecture=name if name == "s390x" else "") for name in ("own", "s390x")}
+    entries = [
+        {**entry, "platform": {"architecture": config_of(layout, entry)}, "annotations": {}}
+        for entry in layout.manifests
+    ]
+    index = layout.blob(json.dumps({"schemaVersion": 2, "manifests": entries}).encode(), "image.index.v1+json")
+    layout.manifests = [index]
+    layout.write()
+    assert OciLayout(str(layout.folder), "").digest == index["digest"] != digests["own"]
+    layout.manifests = [layout.blob(json.dumps({"manifests": entries[1:]}).encode(), "image.index.v1+json")]
+    layout.write()
+    with pytest.raises(ImageError) as caught:
+        OciLayout(str(layout.folder), "")
+    assert caught.value.error == "platform"
+
+
+def config_of(layout: LayoutFolder, entry: dict[str, object]) -> str:
+    blobs = layout.folder / "blobs/sha256"
+    manifest = json.loads((blobs / str(entry["digest"])[7:]).read_text())
+    return str(json.loads((blobs / manifest["config"]["digest"][7:]).read_text())["architecture"])
