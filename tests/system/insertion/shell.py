@@ -189,3 +189,12 @@ async def incident_of(server: RunningServer, tenant: str, job: str) -> dict[str,
         return next((record for record in every if record["task"].endswith(f":{job}")), None)
 
     return dict(await until(found, "the incident"))
+
+
+async def recovered(server: RunningServer, tenant: str, job: str) -> None:
+    """Wait until the job's incident is complete: the watcher reports what Slurm shows already at its next look."""
+
+    async def complete() -> bool:
+        return bool((await incident_of(server, tenant, job))["state"] == "complete")
+
+    await until(complete, f"the incident of job {job} to be complete")

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.system.insertion.shell import incident_of, incidents, shell
+from tests.system.insertion.shell import incidents, recovered, shell
 from tests.unit.apps.server.exceptions.test_engines import add_rule
 from tests.unit.apps.server.fixtures import local, tenant
 from tests.unit.apps.server.insertion.test_watcher import GREEDY, MORE
@@ -36,7 +36,7 @@ async def test_an_engine_that_is_a_job_itself_sees_no_failure(
         head = user.sbatch("head.sh")
         assert "COMPLETED" in await user.settled(head), (tmp_path / "states").read_text()
     child = (tmp_path / "child").read_text().strip()
-    assert (await incident_of(local, tenant, child))["state"] == "complete"
+    await recovered(local, tenant, child)
     assert set((tmp_path / "states").read_text().split()) <= {"PENDING", "RUNNING", "REQUEUED", "COMPLETED"}
 
 

@@ -196,6 +196,8 @@ def neutral(text: str, jobs: Sequence[str]) -> str:
         text = re.sub(rf"\b{job}\b", "ID", text)
     text = re.sub(r"Job \d+ to start", "Job ID to start", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
+    # The scheduler may look at one of the two jobs before it is shown, and not at the other.
+    text = re.sub(r" ?\b(EligibleTime|AccrueTime|LastSchedEval|Scheduler)=\S*", "", text)
     text = re.sub(r"(CPULoad|FreeMem|LastBusyTime|TRESUsage|AllocMem|CPUAlloc)=\S*", "", text)
     return re.sub(r"/usr/bin/(sbatch|squeue|sacct|scontrol)\b", r"\1", text)  # it names itself by its full path
 
