@@ -182,7 +182,7 @@ def test_what_goes_on_for_ever_is_shown_as_it_comes(folder: Path) -> None:
 
 
 def test_a_job_that_is_decided_on_has_not_ended(folder: Path) -> None:
-    """Only jobs that left word, only while somebody watches, and only what did not end well."""
+    """Only recorded jobs, only while a watcher acts, and only failed ones."""
     bad, good = (
         call(folder, "sbatch", "--parsable", "-o", "/dev/null", "--wrap", text).stdout.strip()
         for text in ("exit 3", "true")

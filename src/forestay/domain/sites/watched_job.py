@@ -1,4 +1,4 @@
-"""A user's own batch job that left word of itself: what its batch system's word means for it, and what is told of its failure.
+"""A user's own batch job that is recorded in the spool: what its state in the batch system means, and what is reported of its failure.
 
 It is not ours. The user submitted it and the batch system runs it; Forestay looks on, says why it failed, and where a rule or a person wants it, has the
 batch system run it once more under the same id.
@@ -31,7 +31,7 @@ class JobKind(StrEnum):
 
 
 class JobIdentity(NamedTuple):
-    """What the batch system itself says of a job that left word."""
+    """What the batch system itself reports of a recorded job."""
 
     kind: JobKind
     owner: int | None
@@ -59,7 +59,7 @@ class WatchedJob(NamedTuple):
 
     @property
     def base(self) -> BatchId:
-        """The id under which it left word; an element of an array left it with the others."""
+        """The id under which it is recorded; array elements are recorded together."""
         return self.id.partition("_")[0]
 
     @property

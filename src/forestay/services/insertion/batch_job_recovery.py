@@ -1,4 +1,4 @@
-"""Looks after users' own batch jobs that left word: says why one failed, and has it run once more where a rule or a person wants that.
+"""Recovers users' own batch jobs that were recorded in the spool: determines why one failed, and requeues it where a rule or a person asks for it.
 
 It vouches in the spool for deciding on jobs that fail, as long as the exception service answers; failed jobs are shown as running only while it does. What may have
 been seen to fail is reported and never run again.
