@@ -1,4 +1,4 @@
-"""Two clocks: a steady one for leases and waits, and the wall clock for what people read."""
+"""Two clocks: a monotonic one for leases and waits, and the wall clock for times that people read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pilot's life: enrol, hold the channel, heartbeat, claim, run, end, say goodbye."""
+"""The life of a pilot: enrol, open the channel, send heartbeats, claim, run, complete, sign off."""
 
 from __future__ import annotations
 

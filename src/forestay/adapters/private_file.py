@@ -1,4 +1,4 @@
-"""Files that hold a secret are their owner's alone."""
+"""Files that hold a secret: readable by their owner only."""
 
 from __future__ import annotations
 

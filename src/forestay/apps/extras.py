@@ -1,4 +1,4 @@
-"""Which extra of the package brings a library that is not installed, so that a command can say so in one line.
+"""Names the extra of the package that brings a missing library, so that a command can say so in one line.
 
 `pip install forestay` brings the client, the shim, the watcher and the pilot. A test holds this table against pyproject.toml.
 """

@@ -1,4 +1,4 @@
-"""Loads the flow formats of installed packages; the port `FlowFormat` says what such a package is."""
+"""Loads the flow formats of installed packages; the port `FlowFormat` defines what such a package provides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports without the optional libraries that a dependency takes wherever they are installed."""
+"""Hides optional libraries from dependencies that would import them wherever they are installed."""
 
 from __future__ import annotations
 

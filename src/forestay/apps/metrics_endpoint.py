@@ -1,4 +1,4 @@
-"""The door through which Prometheus reads the figures of a process that has no other door."""
+"""The metrics endpoint for Prometheus of a process that has no other HTTP interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that operators start, as commands; heavy imports only once one is started."""
+"""The commands that start the processes of operators; heavy imports only when one is started."""
 
 from __future__ import annotations
 

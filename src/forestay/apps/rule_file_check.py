@@ -1,4 +1,4 @@
-"""Reads a file of rules and checks its conditions too, without a server, where CEL is installed."""
+"""Checks a rule file and, where CEL is installed, its conditions, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A web server inside a process that hears the signals itself."""
+"""A web server inside a process that handles signals itself."""
 
 from __future__ import annotations
 

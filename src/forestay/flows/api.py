@@ -1,4 +1,4 @@
-"""What a flow's function calls: it asks for jobs, gathers them, and says where it may be taken up again."""
+"""The functions that a flow calls: it starts jobs, gathers them, and marks where it can be continued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a flow's function asks for what it needs: the run that runs it."""
+"""The connection from a flow's function to its run."""
 
 from __future__ import annotations
 

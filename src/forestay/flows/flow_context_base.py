@@ -1,4 +1,4 @@
-"""The part of a run that its function speaks to: names for tasks, what is begun, what the function hears of ends.
+"""The part of a run that its function uses: names of tasks, started tasks, and their results.
 
 Whoever runs a run has the rest: it carries out commands, takes events in, and knows the time.
 """

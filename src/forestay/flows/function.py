@@ -1,4 +1,4 @@
-"""The mark of a flow's function."""
+"""The decorator of a flow's function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an awaited job gives, or raises."""
+"""What awaiting a job returns or raises."""
 
 from __future__ import annotations
 

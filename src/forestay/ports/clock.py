@@ -1,4 +1,4 @@
-"""Time and randomness, passed in so that a simulation can own them."""
+"""Time and randomness, passed in so that a simulation can control them."""
 
 from __future__ import annotations
 

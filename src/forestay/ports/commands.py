@@ -1,4 +1,4 @@
-"""Running a program of the system, such as a batch system's own commands: bounded in time and in what is read of it."""
+"""Runs a system program, such as a batch system's own commands, with limits on time and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slips: small documents that are none of a job, each under a name: what was delivered to a shard, a suspension, who relays.
+"""The document store: small named documents that are not jobs, such as deliveries to a shard, suspensions and relays.
 
 The same law as the job store's, and the same store: a document is written whole, over the version that was read, and `Written` means
 durable. `Conflicted` and `Unknown` mean that the write may have taken place: read again.

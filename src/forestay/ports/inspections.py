@@ -1,4 +1,4 @@
-"""What a look from outside finds of the store and of Temporal. To look changes nothing there: no table, index or namespace is made."""
+"""Read-only inspections of the store and of Temporal: no table, index or namespace is created."""
 
 from __future__ import annotations
 

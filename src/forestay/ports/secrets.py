@@ -1,4 +1,4 @@
-"""Secrets by reference: a document or a setting says where one is, and never what it is."""
+"""Secrets by reference: a document or a setting says where a secret is, never its value."""
 
 from __future__ import annotations
 

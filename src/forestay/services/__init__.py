@@ -1,1 +1,1 @@
-"""Carries decisions out through ports."""
+"""Services: carry out the domain's decisions through ports."""

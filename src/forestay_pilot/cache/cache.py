@@ -1,4 +1,4 @@
-"""The cache of a pilot: files that jobs brought or made, kept for the jobs to come.
+"""The cache of a pilot: files that jobs brought or made, kept for later jobs.
 
 Files are kept by content and found by logical name. A job gets a hard link, read-only; the file cannot be chosen for removal while the
 job has it. A payload of the same user could write to it all the same: that is noticed by size and time of change when the job

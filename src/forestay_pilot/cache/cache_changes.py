@@ -1,4 +1,4 @@
-"""What the servers are told of a cache: with each claim request what changed since the last, or everything when they lost it.
+"""What the servers learn of a cache: with each claim request the changes since the last, or everything if a server lost it.
 
 Each report has a version; the answer says which one the servers know. While that is the last one sent, the next report holds only
 what came and went since. Any other answer (a server that was started anew, or another one) makes the pilot tell everything, in

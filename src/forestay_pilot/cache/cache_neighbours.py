@@ -1,4 +1,4 @@
-"""Neighbours: the other pilots of this host, whose cached files become ours by hard links.
+"""Neighbours: the other pilots of this host, whose cached files are shared by hard links.
 
 The servers say who they are, at registration and with every heartbeat. Their areas are looked at again and again; a look at one in
 which nothing happened costs one ``stat``. A neighbour whose area cannot be reached is taken as dead. The space for caches on

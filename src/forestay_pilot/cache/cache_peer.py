@@ -1,4 +1,4 @@
-"""Reading a file from the cache of a pilot on another host of the site; checked by its digest while it comes."""
+"""Reads a file from the cache of a pilot on another host of the site, and checks its digest during the transfer."""
 
 from __future__ import annotations
 

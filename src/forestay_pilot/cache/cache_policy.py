@@ -1,4 +1,4 @@
-"""Which cached files stay: sizes by the paper's formulas, and the policies that choose what goes.
+"""Which cached files are kept: sizes by the paper's formulas, and the eviction policies.
 
 Pure bookkeeping: no disk, no clock, no chance. What matters about time is the order of uses, which is counted here, so that a
 simulation that calls the same code sees the same choices as a pilot. Each policy gives a file a rank; the lowest goes first. Ranks

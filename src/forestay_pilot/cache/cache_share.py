@@ -1,4 +1,4 @@
-"""Serving cached files to pilots on other hosts of the site; only where an operator asked for it, for it needs an open port.
+"""Serves cached files to pilots on other hosts of the site; only if an operator enables it, because it needs an open port.
 
 A reader shows a ticket that the servers made for one file and a short time with a secret that this pilot told them. There is nothing to
 list, and what is not a file of the cache under exactly the asked name does not exist.

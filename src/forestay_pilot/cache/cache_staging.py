@@ -1,4 +1,4 @@
-"""Inputs by the shortest way: this pilot's cache, a neighbour's, another host's of the site, and the storage element last.
+"""Stages inputs from the nearest source: this pilot's cache, a neighbour's, another host's of the site, then the storage element.
 
 Pilots of a host that miss the same file at once make one transfer: the first takes a lock named after the file, the others wait for
 it and then find the file in a neighbour's cache.

@@ -1,4 +1,4 @@
-"""The cache as the rest of the pilot sees it: what to register, what to stage with, what to tell, when to let go."""
+"""The cache as the rest of the pilot uses it: registration, staging, reports, release."""
 
 from __future__ import annotations
 

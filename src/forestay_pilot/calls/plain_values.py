@@ -1,4 +1,4 @@
-"""Plain values: what may travel between a program and its functions, as JSON that loses nothing.
+"""Plain values: what can be passed between a program and its functions, as JSON without loss.
 
 Numbers, texts, truth values, nothing, lists, and dicts by text are themselves. Tuples, sets, bytes, other dicts and the
 numbers that JSON lacks are marked: ``{"$": "tuple", "of": [...]}``. Reading one back makes values and runs nothing, so it is

@@ -1,4 +1,4 @@
-"""The runner: an interpreter that stays warm and carries out calls of functions, one after the other.
+"""The runner: an interpreter that stays warm and executes function calls one after another.
 
 It runs under the user's own interpreter, as a payload of the pilot: the pilot writes calls to its input, one JSON line each, and
 reads one line of answer for each. An answer is written before the next call begins, so that when the runner dies the pilot knows

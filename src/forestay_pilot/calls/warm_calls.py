@@ -1,4 +1,4 @@
-"""Calls of functions in a slot: sent to the slot's runner, a few ahead, and answered one by one."""
+"""Function calls in a slot: sent to the slot's runner, a few ahead, and answered one by one."""
 
 from __future__ import annotations
 

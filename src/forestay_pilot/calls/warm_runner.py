@@ -1,4 +1,4 @@
-"""A runner as the pilot sees it: a payload that stays, with a way in for calls and a way out for answers.
+"""A runner as the pilot sees it: a long-running payload with a pipe for calls and one for results.
 
 Both ways are named pipes that the pilot itself holds open at both ends, so that opening them never waits. The runner's end is told
 by the guard, and comes to the reader of answers as a line of its own.

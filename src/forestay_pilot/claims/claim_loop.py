@@ -1,4 +1,4 @@
-"""The claim loop: asks for as much work as there is room for, and takes in what an answer brings.
+"""The claim loop: requests as much work as there are free slots, and handles the response.
 
 Only an answer that arrived makes a claim ours. One that comes after its request was given up is never read:
 its connection is closed, the claim is not named in heartbeats, and the servers free it.

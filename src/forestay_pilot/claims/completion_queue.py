@@ -1,4 +1,4 @@
-"""Ends on their way to a server: kept in memory and on disk until the answer is not ``unknown``.
+"""Completions on their way to a server: kept in memory and on disk until the answer is not ``unknown``.
 
 Sending an end twice is harmless (it carries its claim), losing one costs a whole run; so an end is sent again
 through any outage for as long as the pilot lives, and what is left when it dies lies in the spool for the

@@ -1,4 +1,4 @@
-"""How long a pilot has to live: its allocation ends at a time that the batch system set.
+"""The remaining lifetime of a pilot: its allocation ends at a time set by the batch system.
 
 The last part of it, the margin, is for going in order: nothing is claimed in it, what still runs is told to end while there is
 time for it to do so, and the ends are delivered.

@@ -1,4 +1,4 @@
-"""Answers to a server's order for the log of a running payload, in pieces, followed to its end if asked."""
+"""Answers a server's request for the log of a running payload, in pieces, followed to its end if requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slot: takes one claim after the other, runs its payload, commits its outputs, hands on its end."""
+"""A slot: takes one claim after another, runs its payload, commits its outputs, and passes on its completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a container when its command has ended, or its pilot has."""
+"""Removes what remains of a container when its command, or its pilot, has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an image could not be had: the tools' own words, and what they mean for the job."""
+"""Why an image could not be pulled: the tools' own messages, and their meaning for the job."""
 
 from __future__ import annotations
 

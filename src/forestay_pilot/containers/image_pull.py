@@ -1,4 +1,4 @@
-"""How Podman and Apptainer bring an image: by their own commands, with the site's registries, mirrors, proxies and credentials."""
+"""Pulls images by Podman's and Apptainer's own commands, with the site's registries, mirrors, proxies and credentials."""
 
 from __future__ import annotations
 

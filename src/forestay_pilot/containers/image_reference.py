@@ -1,4 +1,4 @@
-"""What a job calls its image, and which runtimes can run it.
+"""The image that a job names, and which runtimes can run it.
 
 ``debian:12`` and ``docker://debian:12`` are in a registry, ``oci:/folder:tag`` is an OCI layout, ``oci-archive:/file.tar`` and ``docker-archive:/file.tar`` are
 one file with layers, ``/images/tool.sif`` is an image of Apptainer, and any other whole path is an unpacked file system. ``@sha256:…`` pins an image of a

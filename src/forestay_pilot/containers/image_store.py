@@ -1,4 +1,4 @@
-"""The images of a host: each is brought once, kept, and shared by all pilots of this user on the host.
+"""The images of a host: each is pulled once, kept, and shared by all pilots of this user on the host.
 
 An image has a folder of its own under the folder of images. Whoever brings or removes it has its lock alone, whoever runs a job in it shares the lock; locks are
 the kernel's, so that those of the dead are free. What Podman brings is in Podman's own store, and only what is known of it is here.

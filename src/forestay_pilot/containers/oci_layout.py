@@ -1,4 +1,4 @@
-"""An image of an OCI layout, unpacked into a folder.
+"""Unpacks an image of an OCI layout into a folder.
 
 Layers are of strangers: nothing in them leads out of the folder, whatever links they bring, and every blob is checked against its digest.
 """

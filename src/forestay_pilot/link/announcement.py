@@ -1,4 +1,4 @@
-"""Tells the servers that this machine is not fit to run jobs, before the pilot ends."""
+"""Reports to the servers that this machine is unfit to run jobs, before the pilot ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The channel: an event stream held open for the pilot's whole life, by which the servers see at once that
-it died.
+"""The channel: an event stream that the pilot holds open, by which the servers notice its death at once.
 
 A channel that closes with no newer session means death. So while it lives the pilot opens the next one
 before it closes the last, and when one breaks it opens the next at once, at another server if there is one.

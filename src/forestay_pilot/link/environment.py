@@ -1,4 +1,4 @@
-"""What a pilot looks at before it registers: a machine that cannot run jobs must not be given any.
+"""The checks before a pilot registers: a machine that cannot run jobs must not get any.
 
 Each check gives the words of what is wrong, or nothing. All are made, so that an operator sees everything that is wrong at once. A
 site adds its own as programs (``--check``), which say what is wrong by a bad exit code and their last words.

@@ -1,4 +1,4 @@
-"""What this machine is, in words that jobs may require: its system, its processor, and what the site says of it."""
+"""The features of this machine that jobs may require: its system, its processor, and what the site adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats: the pilot says that it lives and names the claims it holds.
+"""Sends heartbeats: the pilot is alive and names the claims that it holds.
 
 A heartbeat goes out every ``heartbeat_every`` from send to send. The lease runs from the sending of the last heartbeat
 that was acknowledged, never from the answer, which may have been long on its way.

@@ -1,4 +1,4 @@
-"""The claims this pilot holds: from the answer that brought one until its end is settled.
+"""The claims that this pilot holds: from the response that brought one until its completion is settled.
 
 Heartbeats name exactly these. A claim whose answer was lost is never in here, so it is not named, and the
 servers free it.

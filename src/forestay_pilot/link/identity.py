@@ -1,4 +1,4 @@
-"""Who the pilot is to the servers: its name, its short-lived token, its lease.
+"""The pilot's identity towards the servers: its name, its short-lived token, its lease.
 
 The token lives in memory only. When it has run out, even by hours, it is still good for asking for the next
 one. When the servers no longer know the pilot at all, it enrols again and goes on under the new name; one that

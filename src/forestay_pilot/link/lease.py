@@ -1,4 +1,4 @@
-"""The pilot's lease: until when the servers surely leave its claims alone."""
+"""The pilot's lease: until when the servers certainly leave its claims alone."""
 
 from __future__ import annotations
 

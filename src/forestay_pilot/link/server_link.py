@@ -1,4 +1,4 @@
-"""Calls to the servers: several addresses, failover, time limits, and errors that say whether to try again.
+"""Calls to the servers: several addresses, failover, time limits, and errors that say whether to retry.
 
 Each thread that calls has a link of its own, so that a heartbeat never waits behind a claim or an end.
 """

@@ -1,4 +1,4 @@
-"""The control group that this process is in, as Linux tells it: where its files are, in version 2 and in version 1."""
+"""The control group of this process, as Linux reports it: its files in version 2 and in version 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which devices of a host are taken: one name in the kernel for each, held by the processes that may use the device.
+"""Which devices of a host are in use: an abstract socket name for each, held by the processes that may use the device.
 
 The name is an address of a Unix socket that is in no file system: every user and every pilot of the host sees it, private folders for
 temporary files or not, nothing of it stays behind, and nobody can remove it while somebody holds it. The guard takes it before it

@@ -1,4 +1,4 @@
-"""The accelerators of this machine as named units: which there are, which are free, which a payload may use.
+"""The accelerators of this machine as named units: which exist, which are free, which a payload may use.
 
 Devices are found by the vendors' own programs, as far as the batch system has given them to this pilot, or named by ``--device``: stand-ins,
 for kinds of devices that nothing here knows. A job that asks for some gets the names of its own in the vendors' variables, and one

@@ -1,4 +1,4 @@
-"""One payload as its guard sees it: what it writes, what it may use, and how it ended."""
+"""One payload as its guard sees it: its output, its limits, and how it ended."""
 
 from __future__ import annotations
 

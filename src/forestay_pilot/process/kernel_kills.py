@@ -1,4 +1,4 @@
-"""How often the kernel killed a process of this machine's part because its memory was used up.
+"""How often the kernel killed a process of this part of the machine because its memory was used up.
 
 The kernel counts that for each control group. The count is of the whole group that the pilot is in, so two readings tell what happened between them.
 """

@@ -1,4 +1,4 @@
-"""What a pilot needs of its process that Python offers only through ctypes."""
+"""System calls that Python offers only through ctypes."""
 
 from __future__ import annotations
 

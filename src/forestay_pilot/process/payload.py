@@ -1,4 +1,4 @@
-"""What a claim asks to be run, and how the run ended.
+"""What a claim wants to run, and how it ended.
 
 A payload's environment is built from nothing: the specification's own variables, ``PATH`` and ``HOME``, and
 the ``FORESTAY_`` ones. Nothing of the pilot's environment passes, so its token cannot.

@@ -1,4 +1,4 @@
-"""A control group of its own for each payload, where the pilot was given the right to make some.
+"""A control group for each payload, where the pilot may create some.
 
 In it the kernel keeps the payload to the memory it asked for, counts what it used with all its processes, and tells whether it was
 killed for memory, with nobody else's kills among them. Nothing escapes from it by leaving the session. Version 2 is found by

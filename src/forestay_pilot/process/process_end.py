@@ -1,4 +1,4 @@
-"""The end of a program that the pilot itself started, with all that it left in its group."""
+"""Ends a program that the pilot itself started, and everything left in its group."""
 
 from __future__ import annotations
 

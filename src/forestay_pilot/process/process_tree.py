@@ -1,4 +1,4 @@
-"""Whose child a process is, as Linux tells it.
+"""The process tree, as Linux reports it.
 
 Guard, pilot and every payload adopt the orphans below them. So what a payload leaves behind comes to its guard when the payload
 is over, and to the pilot when the guard is; no process gets away by a session of its own or without its environment.

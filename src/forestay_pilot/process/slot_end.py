@@ -1,4 +1,4 @@
-"""The end of a claim, in the words of the servers."""
+"""The completion of a claim, as the servers expect it."""
 
 from __future__ import annotations
 

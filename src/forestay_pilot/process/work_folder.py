@@ -1,4 +1,4 @@
-"""The pilot's folder on local disk: working folders of jobs, their logs, and the spool of ends.
+"""The pilot's folder on local disk: work folders of jobs, their logs, and the spool of completions.
 
 Each pilot has a folder of its own, locked while it lives. What a dead pilot left behind is cleared away by
 the next one on the same disk, and its undelivered ends are sent.

@@ -1,4 +1,4 @@
-"""Bringing one file: its places are tried in order, each a few times, and what has come is not fetched again."""
+"""Stages one file: its sources are tried in order, each a few times, and a partial transfer is continued."""
 
 from __future__ import annotations
 

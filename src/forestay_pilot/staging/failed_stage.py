@@ -1,4 +1,4 @@
-"""What an end says of a stage that failed before or after the payload: the reason, how far it was, the error, the file."""
+"""How a completion describes a stage that failed before or after the payload: the reason, the progress, the error, the file."""
 
 from __future__ import annotations
 

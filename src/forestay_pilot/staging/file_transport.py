@@ -1,4 +1,4 @@
-"""Files that the pilot reaches by a path: local disks, and file systems that a site shares."""
+"""Files that the pilot accesses by a path: local disks, and shared file systems of a site."""
 
 from __future__ import annotations
 

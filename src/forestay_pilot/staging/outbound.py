@@ -1,4 +1,4 @@
-"""Calls to storage: the name is looked up once, every address it stands for must be allowed, and the very one that was checked is called."""
+"""Calls to storage: the name is resolved once, every resulting address must be allowed, and the checked address is called."""
 
 from __future__ import annotations
 

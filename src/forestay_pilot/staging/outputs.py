@@ -1,4 +1,4 @@
-"""Outputs of an attempt: copied under its own path, made whole on disk, then named by a manifest.
+"""Outputs of an attempt: copied under its own path, synced to disk, then listed in a manifest.
 
 Until the server commits the manifest nobody reads what lies here, so a second attempt can never be seen. Every
 file and folder is fsynced before the manifest gets its name, and the manifest before the end is sent.

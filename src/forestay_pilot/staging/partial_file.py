@@ -1,4 +1,4 @@
-"""A file on its way: what has come so far is on disk, and its digest is made while it comes.
+"""A file during its transfer: what has arrived is on disk, and its digest is computed meanwhile.
 
 A draft that broke off keeps what it has, so that the next try may go on from there; also the next process, which then hashes what it finds.
 """

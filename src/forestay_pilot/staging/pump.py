@@ -1,4 +1,4 @@
-"""Moving bytes: read, write and hash at the same time.
+"""Moves bytes: reads, writes and hashes at the same time.
 
 One thread reads and writes, one hashes, over a few buffers that are used again and again; of large files a third one asks the kernel to
 write out what has come, so that the disk works meanwhile and little is left to wait for when the file is synced.

@@ -1,4 +1,4 @@
-"""Files of XRootD servers, brought by ``xrdcp``, which a site that has such servers has on its hosts.
+"""Files of XRootD servers, transferred by ``xrdcp``, which sites with such servers have on their hosts.
 
 It writes into the draft while this process hashes what is there already.
 """

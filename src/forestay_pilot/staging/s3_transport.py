@@ -1,4 +1,4 @@
-"""Files in an S3 store, by addresses that the servers signed: the pilot holds no key. A store says in its answers what is wrong, and that is judged here."""
+"""Files in an S3 store, by URLs that the servers signed: the pilot holds no key. The store's error responses are interpreted here."""
 
 from __future__ import annotations
 

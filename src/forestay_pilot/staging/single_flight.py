@@ -1,4 +1,4 @@
-"""Single flight: of all jobs and pilots of a host that want the same file at the same time, one brings it.
+"""Single flight: of all jobs and pilots of a host that need the same file at the same time, one transfers it.
 
 Whoever wants a file says so by a shared lock, and takes its turn by an exclusive one. The first fetches; the others find the file when their
 turn comes, and the last one moves it away. Locks are those of the kernel, so that a dead leader's is free at once; the next one goes on with what the

@@ -1,4 +1,4 @@
-"""Staging out to a storage element: the outputs of an attempt go under its own path there, and its manifest last.
+"""Stages outputs to a storage element: the files of an attempt under its own path there, and its manifest last.
 
 Nobody reads what lies there before the servers commit the manifest. What fails is tried again as a transfer, file by file; the
 payload has done its work and is not run for it.

@@ -1,4 +1,4 @@
-"""What the slots of a pilot share for bringing inputs and outputs: the host's single flights, the cache if there is one, where outputs go."""
+"""What the slots of a pilot share for staging: the host's single flights, the cache if there is one, and the output target."""
 
 from __future__ import annotations
 

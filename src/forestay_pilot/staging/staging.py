@@ -1,4 +1,4 @@
-"""Staging in: the inputs of a job, brought into its folder before it starts.
+"""Stages in the inputs of a job, into its folder before it starts.
 
 Every file is checked against the size and digest that are known of it, by whoever asked for the job or by the manifest of the
 job that made it. It may be had from several places, which are tried in their order. What goes wrong is told by file and by cause: not there, not

@@ -1,4 +1,4 @@
-"""Brings the committed outputs of a task to the addresses that its client named.
+"""Delivers the committed outputs of a task to the addresses that its client named.
 
 Only what the job's document names as committed is brought, so a second attempt cannot be seen here, and to bring the same files twice is harmless. A file is
 visible at its place when it is whole.

@@ -1,4 +1,4 @@
-"""A task of several executors, as a claim tells it: laid out in the job's folder before it runs, and its outputs found there after.
+"""A task of several executors, as its claim describes it: prepared in the job's folder before it runs, and its outputs found there afterwards.
 
 ``root`` in the job's folder stands for the root of the container: what the task calls ``/data/x`` lies at ``root/data/x``. Executors see it there by a
 container, by a view of the file system of their own, or by changed words (`task_run`).

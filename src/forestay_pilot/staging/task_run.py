@@ -1,4 +1,4 @@
-"""The runner of a task: a payload of its own that runs executors one after the other and tells how each ended.
+"""The runner of a task: a payload that runs executors one after another and reports how each ended.
 
 Where the operator lets tasks run on the host, an executor gets a view of the file system of its own, in which the paths of the task are there and the rest is
 as on the host. Where the system does not allow that, the paths are changed in the words of its command and its environment.

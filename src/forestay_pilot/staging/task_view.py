@@ -1,4 +1,4 @@
-"""A view of the file system for one process: the folders of a task at the paths by which the task calls them, all else as on the host.
+"""A file system view for one process: the folders of a task at the paths that the task uses, everything else as on the host.
 
 It is made of bind mounts in a mount namespace of its own, for which Linux needs no rights where it lets users have user namespaces. The task's own root is the
 new root; what the host has there, and the task has not, is bound into it.

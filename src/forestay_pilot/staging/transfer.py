@@ -1,4 +1,4 @@
-"""What every way of bringing a file has in common: where it is, how to go about it, and what went wrong.
+"""What all transports have in common: source, procedure, and errors.
 
 A *source* is one place a file can be had from, a *sink* one place it can be brought to; both are written as claims write them. *Terms* are
 the parameters of a transfer, which a rule may change for the next attempt. An error says whether the same transfer may go better in a moment.

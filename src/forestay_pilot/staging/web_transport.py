@@ -1,4 +1,4 @@
-"""Files on web servers. A transfer that broke off goes on where it stopped, if the server still has the same file.
+"""Files on web servers. An interrupted transfer is continued if the server still has the same file.
 
 No redirect is followed: it could lead anywhere.
 """

@@ -1,4 +1,4 @@
-"""Speaks to a TES server: kept connections, to addresses of the host that was named alone, no redirects, bounded in time and size."""
+"""A TES server over HTTP: kept-alive connections, only to addresses of the configured host, no redirects, limits on time and size."""
 
 from __future__ import annotations
 

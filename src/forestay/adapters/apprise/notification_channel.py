@@ -1,4 +1,4 @@
-"""Tells through Apprise: chats, phones, and whatever else it knows. Its addresses have secrets in them, so they are secrets themselves."""
+"""Sends notifications through Apprise: chats, phones and its other services. Its addresses contain secrets, so they are secrets themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs addresses of S3 (Signature Version 4, in the query), with credentials that are read where the settings say."""
+"""Signs S3 URLs (Signature Version 4, in the query), with credentials read from where the settings say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions by cel-expr-python. Control plane only: its wheels want a newer libc than old compute nodes have.
+"""Conditions evaluated by cel-expr-python. Control plane only: its wheels need a newer libc than old compute nodes have.
 
 Three habits of the library that this file answers for:
 

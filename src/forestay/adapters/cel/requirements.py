@@ -1,4 +1,4 @@
-"""Requirements of jobs by cel-expr-python: a small environment of their own, over what pilots say of themselves."""
+"""Requirements of jobs evaluated by cel-expr-python: a small environment of their own, over what pilots advertise."""
 
 from __future__ import annotations
 

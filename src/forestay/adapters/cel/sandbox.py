@@ -1,4 +1,4 @@
-"""Tries texts from outside in a process that can be killed."""
+"""Evaluates untrusted expressions in a process that can be killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process in which texts from outside are tried: `python -m forestay.adapters.cel.sandboxed`.
+"""The process in which untrusted expressions are evaluated: `python -m forestay.adapters.cel.sandboxed`.
 
 The first process loads the library once and tries nothing itself: it forks. The fork answers request by request until one of them uses
 it up: the kernel ends it at 250 ms of CPU (a profiling timer, so a busy machine makes no difference), or at 64 MiB more than it began

@@ -1,4 +1,4 @@
-"""Fills `ports.sites.batch.BatchSystem` with an HTCondor's own commands; the queue by condor_q, what left it by condor_history.
+"""Implements `ports.sites.batch.BatchSystem` with HTCondor's own commands: condor_q for the queue, condor_history for what has left it.
 
 A submit description goes in by standard input, so that nothing of it shows in a command line. Jobs and the agent share a file system.
 """

@@ -1,4 +1,4 @@
-"""Calls callbacks: only allowed hosts, every resolved address checked, no redirects, bounded in time and size."""
+"""Sends callbacks: only allowed hosts, every resolved address checked, no redirects, limits on time and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on storage elements that speak HTTP, S3 by signed addresses among them. The operator named them, so their hosts are the list."""
+"""Files on storage elements over HTTP, including S3 by signed URLs. The operator configured the elements, so only their hosts are allowed."""
 
 from __future__ import annotations
 

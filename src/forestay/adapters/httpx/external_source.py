@@ -1,4 +1,4 @@
-"""An external source on the web."""
+"""An external source read over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way out: calls go to hosts that are listed, to the very address that was looked at, and are led nowhere else.
+"""The only HTTP client for outgoing requests: it calls listed hosts only, connects to the address that was checked, and follows no redirect.
 
 A name is looked up once for each connection, every address that it stands for must be allowed, and that address is connected to under the name's
 own certificate. No redirect is followed, no proxy of the environment asked, no cookie kept.

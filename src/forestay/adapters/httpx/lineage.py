@@ -1,4 +1,4 @@
-"""Sends lineage to a server that takes OpenLineage's events, one a request."""
+"""Sends lineage to a server that accepts OpenLineage events, one for each request."""
 
 from __future__ import annotations
 

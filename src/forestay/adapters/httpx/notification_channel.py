@@ -1,4 +1,4 @@
-"""Tells an address of the web, with the same care as callbacks."""
+"""Posts notifications to a web address, guarded as callbacks are."""
 
 from __future__ import annotations
 

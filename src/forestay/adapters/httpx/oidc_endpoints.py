@@ -1,4 +1,4 @@
-"""Speaks to a provider of identities: no redirects, bounded in time and size."""
+"""Requests to an identity provider: no redirects, limits on time and size."""
 
 from __future__ import annotations
 

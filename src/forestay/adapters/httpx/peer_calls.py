@@ -1,4 +1,4 @@
-"""Speaks the Workflow Execution Service to other domains: only allowed hosts, every resolved address checked, no redirects, bounded in time and size."""
+"""Calls other domains by the Workflow Execution Service: only allowed hosts, every resolved address checked, no redirects, limits on time and size."""
 
 from __future__ import annotations
 

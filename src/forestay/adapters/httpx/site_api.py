@@ -1,4 +1,4 @@
-"""The server's site desk over HTTP; fills `ports.sites.site_api.SiteApi`. The token's file is read anew for every call, so that it can be renewed."""
+"""The server's interface for site agents over HTTP; implements `ports.sites.site_api.SiteApi`. The token's file is read for every call, so that it can be renewed."""
 
 from __future__ import annotations
 

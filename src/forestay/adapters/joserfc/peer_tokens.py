@@ -1,4 +1,4 @@
-"""Tokens between domains: JWT signed with Ed25519, for one peer and a minute."""
+"""Tokens between domains: JWT signed with Ed25519, for one peer, valid for a minute."""
 
 from __future__ import annotations
 

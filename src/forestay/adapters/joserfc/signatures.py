@@ -1,4 +1,4 @@
-"""Signatures of a provider's tokens: only by algorithms with public keys, only by keys that the provider shows."""
+"""Verifies the signatures of an identity provider's tokens: only asymmetric algorithms, only keys that the provider publishes."""
 
 from __future__ import annotations
 

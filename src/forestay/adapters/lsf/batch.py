@@ -1,4 +1,4 @@
-"""Fills `ports.sites.batch.BatchReader` with an LSF's own commands; what bjobs has forgotten bhist still knows by name.
+"""Implements `ports.sites.batch.BatchReader` with LSF's own commands; bhist still knows by name what bjobs has forgotten.
 
 Read from the commands' documented output. No LSF was at hand to hold it against: see the page on batch systems.
 """

@@ -1,4 +1,4 @@
-"""What OpenSearch's answers mean: vendor errors as port errors, and the lines of a bulk answer as results."""
+"""Interprets OpenSearch's responses: vendor errors become port errors, the lines of a bulk response become results."""
 
 from __future__ import annotations
 

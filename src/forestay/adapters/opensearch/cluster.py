@@ -1,4 +1,4 @@
-"""One OpenSearch cluster as both stores use it: bulk writes, realtime gets, searches, refreshes.
+"""One OpenSearch cluster as all stores use it: bulk writes, realtime gets, searches, refreshes.
 
 Documents are only ever written whole, by `_bulk`: created under an id that is given, or put over the version that was
 read (`if_seq_no` and `if_primary_term`). There are no partial updates, scripts, retries or made-up ids. Requests are

@@ -1,4 +1,4 @@
-"""Documents that are written once: the first one under an id stays."""
+"""Documents that are written once: the first one under an id is kept."""
 
 from __future__ import annotations
 

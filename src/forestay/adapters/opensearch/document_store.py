@@ -1,4 +1,4 @@
-"""Slips, in the same cluster as the jobs."""
+"""The document store, in the same cluster as the jobs."""
 
 from __future__ import annotations
 

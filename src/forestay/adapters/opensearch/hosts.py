@@ -1,4 +1,4 @@
-"""The hosts of one OpenSearch cluster, and which of them is asked.
+"""The hosts of one OpenSearch cluster, and which of them gets a request.
 
 The client library's own pool is not used: it repeats requests, and a repeated version-checked write conflicts with
 itself. With its retries off it still hands out a dead host again and again. Here every request goes to one host;

@@ -1,4 +1,4 @@
-"""The indexes: what is searchable in them, and the settings that durability rests on.
+"""The indexes: their searchable fields, and the settings on which durability depends.
 
 Each index is reached by an alias, and writes demand one: a write can never make an index with guessed fields.
 

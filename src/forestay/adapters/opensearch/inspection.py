@@ -1,4 +1,4 @@
-"""A look at a cluster that changes nothing in it."""
+"""Inspects a cluster without changing it."""
 
 from __future__ import annotations
 

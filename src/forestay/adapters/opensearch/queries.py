@@ -1,4 +1,4 @@
-"""Questions about jobs as structured queries, and cursors. No text is ever put together into a query."""
+"""Job queries as structured queries, and cursors. No query is assembled from text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends spans by OTLP over HTTP, many at once, from a thread of its own; and gives Temporal's client what follows runs."""
+"""Exports spans by OTLP over HTTP, in batches, from a thread of its own; provides the interceptor with which Temporal's client traces runs."""
 
 from __future__ import annotations
 

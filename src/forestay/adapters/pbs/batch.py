@@ -1,4 +1,4 @@
-"""Fills `ports.sites.batch.BatchReader` with a PBS's own commands; finished jobs by its history (`qstat -x`), which the server must keep.
+"""Implements `ports.sites.batch.BatchReader` with PBS's own commands; finished jobs come from its history (`qstat -x`), which the server must keep.
 
 Read from the commands' documented JSON. No PBS was at hand to hold it against: see the page on batch systems.
 """

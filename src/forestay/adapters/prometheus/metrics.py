@@ -1,4 +1,4 @@
-"""What a process has counted, as Prometheus text."""
+"""The metrics of a process as Prometheus text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submits and cancels pilot jobs through PSI/J; fills `ports.sites.batch.BatchSubmitter`.
+"""Submits and cancels pilot jobs through PSI/J; implements `ports.sites.batch.BatchSubmitter`.
 
 The script that PSI/J renders names the pilot's command and nothing secret. What the pilot is to find in its environment comes from the
 environment of the submit command, which the batch system hands on without showing it.

@@ -1,4 +1,4 @@
-"""PSI/J's executors without their watching: they render a script, submit it, cancel it, and ask the batch system nothing else.
+"""PSI/J's executors without their status polling: they render a script, submit it and cancel it, and send the batch system no other request.
 
 PSI/J polls the queue for every job that it submitted and concludes from what it does not find: a job that left the queue has completed, and
 when the scheduler is away for half a minute all have failed. Pilots must not be judged so; and the polls would come on top of our own.

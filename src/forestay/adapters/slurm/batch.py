@@ -1,4 +1,4 @@
-"""Fills `ports.sites.batch.BatchSystem` with a Slurm's own commands; squeue and sacct are asked for many jobs at once."""
+"""Implements `ports.sites.batch.BatchSystem` with Slurm's own commands; squeue and sacct are called for many jobs at once."""
 
 from __future__ import annotations
 

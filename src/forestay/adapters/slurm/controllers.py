@@ -1,4 +1,4 @@
-"""Where Slurm's controllers are, and whether their hosts can be reached: what tells a dead network from a dead scheduler.
+"""The hosts of Slurm's controllers and whether they can be reached: this distinguishes a network failure from a scheduler failure.
 
 sbatch says the same of both. So after it could not connect, the controllers' ports are tried: a refusal is an answer of the host.
 """

@@ -1,4 +1,4 @@
-"""What squeue and sacct say, line by line, and how the two are joined."""
+"""Parses the output of squeue and sacct, and joins the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fills `ports.sites.batch_steering.BatchSteering` with scontrol: a job that ended is queued again under its own id, as long as Slurm remembers it.
+"""Implements `ports.sites.batch_steering.BatchSteering` with scontrol: a job that ended is requeued under its own id, as long as Slurm remembers it.
 
 What was done to a job stands in its comment, so that whoever repeats it after a crash sees that it is done.
 """

@@ -1,4 +1,4 @@
-"""Slurm's words and what they mean: states, refusals, host lists, times."""
+"""The meaning of Slurm's terms: states, refusals, host lists, times."""
 
 from __future__ import annotations
 

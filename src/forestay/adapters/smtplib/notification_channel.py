@@ -1,4 +1,4 @@
-"""Tells by mail: one message to all addresses, over TLS if the server is to be trusted with a password."""
+"""Sends notifications by mail: one message to all addresses, over TLS if a password is used."""
 
 from __future__ import annotations
 

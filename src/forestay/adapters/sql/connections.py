@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL for single statements that commit by themselves.
+"""PostgreSQL connections for single statements with automatic commit.
 
 Every job is created, claimed and ended by such statements, many times a second. Through SQLAlchemy each costs about a
 millisecond more on a system that was idle, most of what the store takes to start a job; so these go to the driver directly.

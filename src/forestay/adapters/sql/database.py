@@ -1,4 +1,4 @@
-"""One database and its connections, shared by the stores that are kept in it."""
+"""One database and its connections, shared by all stores in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that PostgreSQL and SQLite do differently, in one place."""
+"""All differences between PostgreSQL and SQLite, in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slips on PostgreSQL or SQLite."""
+"""The document store on PostgreSQL or SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the errors of SQLAlchemy, asyncpg and SQLite mean: whether trying again can help."""
+"""Classifies the errors of SQLAlchemy, asyncpg and SQLite: whether a retry can help."""
 
 from __future__ import annotations
 

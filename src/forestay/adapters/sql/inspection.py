@@ -1,4 +1,4 @@
-"""A look at a database that changes nothing in it."""
+"""Inspects a database without changing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pilots and heartbeat pages of heartbeats on PostgreSQL or SQLite."""
+"""Pilots and heartbeat pages on PostgreSQL or SQLite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries as SQL, and the cursors by which a search goes on."""
+"""Job queries as SQL, and the cursors with which a search continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's own time and randomness."""
+"""The machine's own clock and random numbers."""
 
 from __future__ import annotations
 

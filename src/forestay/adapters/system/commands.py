@@ -1,4 +1,4 @@
-"""Programs of the system, each in a process group of its own, so that nothing of one that hangs is left behind."""
+"""Runs system programs, each in a process group of its own, so that a hanging one can be removed completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on storage elements that this machine reaches itself: a folder, or XRootD by its own programs."""
+"""Files on storage elements that this machine can access itself: a folder, or XRootD through its own programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on a file system that orchestrators and pilots share."""
+"""Lists files on a file system that orchestrators and pilots share."""
 
 from __future__ import annotations
 

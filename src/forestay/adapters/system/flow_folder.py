@@ -1,4 +1,4 @@
-"""The operator's folder of Python flows, read again whenever a file in it has changed."""
+"""The operator's folder of Python flows, read again when a file in it has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps lineage in a file, an event a line."""
+"""Writes lineage to a file, one event a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The patterns of the packs on this machine, read when the first failure wants them."""
+"""The patterns of the packs on this machine, read at the first failure that needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pilot as one file that any Python from 3.9 runs, made from the sources that are installed here.
+"""Builds the pilot as one file that runs on any Python from 3.9, from the installed sources.
 
 The same sources give the same bytes, so that a digest can be published and a copy is made once.
 """

@@ -1,4 +1,4 @@
-"""The spool of a site agent, a folder on a file system that its nodes share; fills `ports.pilots.pilot_spool.PilotSpool`.
+"""The spool of a site agent, a folder on a file system that its nodes share; implements `ports.pilots.pilot_spool.PilotSpool`.
 
 agent           the agent's id, made once
 lock            held while an agent runs: two agents never share a spool

@@ -1,4 +1,4 @@
-"""Secrets in variables of the environment and in files."""
+"""Secrets from environment variables and files."""
 
 from __future__ import annotations
 

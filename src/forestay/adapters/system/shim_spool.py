@@ -1,4 +1,4 @@
-"""Fills `ports.insertion.job_spool.JobSpool` with the folder that the sbatch shim writes to."""
+"""Implements `ports.insertion.job_spool.JobSpool` with the folder to which the sbatch shim writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What workflows have done outside: each activity hands on to a service. Errors that no repeat can fix are told apart for the workflow."""
+"""The activities of runs: each calls a service. Errors that a retry cannot fix are marked for the workflow."""
 
 from __future__ import annotations
 

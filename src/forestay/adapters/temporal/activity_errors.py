@@ -1,4 +1,4 @@
-"""How an activity tells its workflow that no repeat can help."""
+"""How an activity tells its workflow that a retry cannot help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs of life of every activity, however long it takes: so the work of a killed orchestrator is soon given to another."""
+"""Heartbeats of every activity, however long it takes, so that the work of a killed orchestrator is soon reassigned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs have looked at outside: whether they, and their tasks, may begin and end; and whom they tell of what happened to them."""
+"""The activities that check constraints of runs and tasks, and that report what happened to them."""
 
 from __future__ import annotations
 

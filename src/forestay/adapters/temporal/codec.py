@@ -1,4 +1,4 @@
-"""What Temporal keeps of a run, sealed: its server, its database and its pages see neither inputs nor results nor the texts of failures.
+"""Encrypts the payloads that Temporal stores: its server, database and pages see neither inputs, results nor failure messages.
 
 AES-256 in Galois/Counter Mode. Each payload names the key that sealed it, so that one key can take the place of another; the name is sealed in with
 it. Search attributes stay plain, as Temporal must search them: they hold tenant, owner, flow and status, never what a user gave.

@@ -1,4 +1,4 @@
-"""Temporal's development server as a process beside ours: found or fetched, on loopback, with its runs in a file.
+"""Temporal's development server as a child process: found or downloaded, on loopback, with its runs in a file.
 
 It is started again when it dies, and dies with us however we die: a second one on the same file would spoil it.
 """

@@ -1,4 +1,4 @@
-"""The flow engine on Temporal: runs are workflows, told by signals, asked by queries, steered by updates."""
+"""The flow engine on Temporal: runs are workflows, reached by signals, queries and updates."""
 
 from __future__ import annotations
 

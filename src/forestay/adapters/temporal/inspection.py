@@ -1,4 +1,4 @@
-"""A look at Temporal: is it there, has it our namespace, and does anyone work."""
+"""Inspects Temporal: whether it answers, has our namespace, and has workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The orchestrator: runs the workflows of runs and shards and their activities. Any number may run; none keeps anything."""
+"""The orchestrator: runs the workflows of runs and shards and their activities. Any number may run; each is stateless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workflows of playbooks have done outside."""
+"""The activities of playbook workflows."""
 
 from __future__ import annotations
 

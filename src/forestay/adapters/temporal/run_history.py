@@ -1,4 +1,4 @@
-"""What happened to a run, read from the histories of its runs.
+"""The history of a run, read from the histories of its workflows.
 
 A cursor names a run and an event of it, never one of Temporal's own: those name what they read, and come back from outside.
 """

@@ -1,4 +1,4 @@
-"""Schedules on Temporal: a schedule is one of Temporal's, and each of its starts a small workflow that starts the run and lives as long as it.
+"""Schedules on Temporal: each start is a small workflow that starts the run and lives as long as the run.
 
 Temporal is the only place where schedules are kept. So what is listed is what is kept to.
 """

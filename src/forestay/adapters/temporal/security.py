@@ -1,4 +1,4 @@
-"""How processes speak to Temporal safely: by TLS with a certificate of their own, and with payloads that only they can open."""
+"""Secure connections to Temporal: TLS with client certificates, and encrypted payloads."""
 
 from __future__ import annotations
 

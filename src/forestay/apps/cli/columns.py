@@ -1,4 +1,4 @@
-"""Text in columns: as wide as it needs to be, and no wider than the terminal."""
+"""Text in columns: as wide as needed, and no wider than the terminal."""
 
 from __future__ import annotations
 

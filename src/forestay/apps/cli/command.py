@@ -1,4 +1,4 @@
-"""How a command is made from a function: the options that all have, and the exit code."""
+"""Builds a command from a function: the common options, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text of users made harmless for a terminal.
+"""Makes users' texts harmless for a terminal.
 
 Names, notes and logs come from whoever wrote the job. An escape sequence in them could repaint the screen, forge a line or
 type for the reader; a character that turns the writing direction could hide a word. Such characters are shown by their number.

@@ -1,4 +1,4 @@
-"""What is written where: data on stdout, messages on stderr, colour and progress only for a person at a terminal."""
+"""Where output goes: data to stdout, messages to stderr, colour and progress only to a terminal."""
 
 from __future__ import annotations
 

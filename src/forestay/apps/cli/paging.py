@@ -1,4 +1,4 @@
-"""Lists that come in pages."""
+"""Lists that are read page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command has at hand: its options, the two streams, and a client made when it is first needed."""
+"""What every command has available: its options, the two streams, and a client that is created when first needed."""
 
 from __future__ import annotations
 

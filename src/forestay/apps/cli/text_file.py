@@ -1,4 +1,4 @@
-"""Reads the files that a command is given."""
+"""Reads the files named on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fills `ports.exceptions.exception_service.ExceptionService` by interface X."""
+"""Implements `ports.exceptions.exception_service.ExceptionService` by interface X."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The external sources that rules may ask about, as the settings say."""
+"""The external sources of values for rules, as configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The provider of identities, if the settings name one."""
+"""The identity provider, if one is configured."""
 
 from __future__ import annotations
 

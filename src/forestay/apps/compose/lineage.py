@@ -1,4 +1,4 @@
-"""Lineage, where an operator wants it."""
+"""Lineage, if configured."""
 
 from __future__ import annotations
 

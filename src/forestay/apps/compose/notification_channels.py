@@ -1,4 +1,4 @@
-"""The notification channels of notifications, as the settings say."""
+"""The notification channels, as configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets, as the settings name them."""
+"""Secrets, as configured."""
 
 from __future__ import annotations
 

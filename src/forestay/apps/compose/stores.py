@@ -1,4 +1,4 @@
-"""The stores of a domain, by the URL that names them."""
+"""The stores of a domain, by their URL."""
 
 from __future__ import annotations
 

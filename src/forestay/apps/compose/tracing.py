@@ -1,4 +1,4 @@
-"""Traces, where an operator wants them; nothing at all is loaded where not."""
+"""Traces, if configured; otherwise nothing is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of the settings file that have names."""
+"""Named tables of the settings file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates of what is spoken to by TLS: trusted, and good for a while yet."""
+"""Checks the TLS certificates of all connections: trusted, and not about to expire."""
 
 from __future__ import annotations
 

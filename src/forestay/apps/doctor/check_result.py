@@ -1,4 +1,4 @@
-"""What the doctor finds."""
+"""The result of one of the doctor's checks."""
 
 from __future__ import annotations
 

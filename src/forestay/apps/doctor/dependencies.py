@@ -1,4 +1,4 @@
-"""What the processes stand on: the store, Temporal, storage elements; and whether reconcilers and orchestrators are there."""
+"""Checks what the processes depend on: the store, Temporal, storage elements; and whether reconcilers and orchestrators run."""
 
 from __future__ import annotations
 

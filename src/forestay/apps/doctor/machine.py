@@ -1,4 +1,4 @@
-"""The machine: Python, folders, room on disks, the pages, and names of variables that nobody reads."""
+"""Checks the machine: Python, folders, free disk space, the pages, and unknown environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What settings name, wherever in them it stands: secrets by reference, files, addresses."""
+"""What settings refer to: secrets by reference, files, addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that hold secrets: there, and readable by nobody else."""
+"""Checks files that hold secrets: they exist, and only their owner can read them."""
 
 from __future__ import annotations
 

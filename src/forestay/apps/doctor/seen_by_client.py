@@ -1,4 +1,4 @@
-"""The installation as a client sees it: the server, our token, pilots, sites and runs."""
+"""Checks the installation as a client sees it: the server, the token, pilots, sites and runs."""
 
 from __future__ import annotations
 

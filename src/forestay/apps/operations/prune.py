@@ -1,4 +1,4 @@
-"""`forestay prune`: an operator removes jobs that ended long ago, at once and beside everything that runs."""
+"""`forestay prune`: removes jobs that ended long ago, at once, while the domain is running."""
 
 from __future__ import annotations
 

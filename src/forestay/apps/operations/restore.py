@@ -1,4 +1,4 @@
-"""`forestay restored`: told by an operator who has brought the store back from a backup, before anything is started on it."""
+"""`forestay restored`: run by an operator who has restored the store from a backup, before anything is started on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes tokens for people, services and pilots, on a machine that has the signing key."""
+"""Creates tokens for people, services and pilots, on a machine that has the signing key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The orchestrator process: runs and shards on Temporal. Any number may run; what they know is in Temporal and the store."""
+"""The orchestrator process: runs and shards on Temporal. Any number may run; their state is in Temporal and the store."""
 
 from __future__ import annotations
 

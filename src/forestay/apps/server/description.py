@@ -1,4 +1,4 @@
-"""The interface described as OpenAPI: what FastAPI knows of the routes, and what only we know."""
+"""The OpenAPI description of the interface: what FastAPI knows of the routes, and what it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site agent's process: keeps the pilots of one site. It is run by a user of the batch system, on any host that can submit."""
+"""The site agent's process: keeps one site supplied with pilots. A user of the batch system runs it, on any host that can submit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that looks after users' own Slurm jobs which went through the shim."""
+"""The watcher process: recovers users' own Slurm jobs that went through the shim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of answers, and the states that jobs and runs end in. What is inside an answer: `schemas`."""
+"""Pages of responses, and the final states of jobs and runs. The contents of a response: `schemas`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls for what needs approval, as values; see `calls`."""
+"""The calls for approvals, as values; see `calls`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every call of the HTTP interface as a value: what to send, how to read the answer, whether a repeat does harm.
+"""Every call of the HTTP interface as a value: the request, how to read the response, and whether a repeat does harm.
 
 Nothing is sent here; `ForestayClient` and `AsyncForestayClient` do that.
 """

@@ -1,4 +1,4 @@
-"""The calls of interface X, as values; see `calls`. For whoever writes an engine's side of it."""
+"""The calls of interface X, as values; see `calls`. For authors of an engine's side of it."""
 
 from __future__ import annotations
 

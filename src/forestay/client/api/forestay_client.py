@@ -1,4 +1,4 @@
-"""The client for ordinary programs: every call waits for its answer. `AsyncForestayClient` is its twin for asyncio."""
+"""The client for ordinary programs: every call blocks until its response. `AsyncForestayClient` is the asyncio version."""
 
 from __future__ import annotations
 

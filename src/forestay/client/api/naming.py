@@ -1,4 +1,4 @@
-"""What a short id stands for: jobs, runs, incidents, pilots, rules, approvals and questions, named by the beginning of their id.
+"""Resolves short ids of jobs, runs, incidents, pilots, rules, approvals and questions: the beginning of an id is enough.
 
 The HTTP interface has no search by the beginning of an id. So the newest are looked through, as far as is cheap. If these
 are all there are, the answer is certain. If there are more, a short beginning proves nothing: at least eight characters

@@ -1,4 +1,4 @@
-"""Gathers what is known of a run, for those who want to keep or publish how a result came about."""
+"""Collects what is known of a run, for storing or publishing how a result was produced."""
 
 from __future__ import annotations
 

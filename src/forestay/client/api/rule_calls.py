@@ -1,4 +1,4 @@
-"""The calls for rules, as values; see `calls`. A rule set is named as people write it: `domain/site`, `flow/reads`, `pack/base`."""
+"""The calls for rules, as values; see `calls`. A rule set is written as `domain/site`, `flow/reads` or `pack/base`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls for flows, the runs that run them and the library that undoes them, as values; see `calls`."""
+"""The calls for flows, runs and the compensation library, as values; see `calls`."""
 
 from __future__ import annotations
 

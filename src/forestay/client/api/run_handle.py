@@ -1,4 +1,4 @@
-"""A run in your hands: start a flow, look at it, wait for it. In a notebook it shows how far it is, and a picture of the flow."""
+"""A handle for a run: start a flow, follow it, wait for it. In a notebook it shows the progress and a picture of the flow."""
 
 from __future__ import annotations
 

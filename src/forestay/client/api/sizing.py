@@ -1,4 +1,4 @@
-"""How large an installation must be for so many jobs and pilots, from what was measured.
+"""Computes the size of an installation for a number of jobs and pilots, from measured values.
 
 The costs are of one core of a virtual machine, with short jobs, everything synced to the disk before it is answered; the page of benchmarks has the
 runs. A plan is a beginning: measure your own at a tenth of the size before you buy.

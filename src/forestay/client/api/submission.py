@@ -1,4 +1,4 @@
-"""Any number of jobs in as many requests as it takes, each with a key of its own.
+"""Submits any number of jobs in as many requests as needed, each with its own idempotency key.
 
 The keys and the cuts follow from the first key and the jobs alone. So the same jobs sent again with the same key, by
 this process or another, give the same ids, and nothing is doubled.

@@ -1,4 +1,4 @@
-"""Waiting until jobs have ended, or have come to a state: by events, and by asking now and then.
+"""Waits until jobs have ended, or have reached a state: by events and occasional polling.
 
 Events tell at once. They are only hints: a stream may break, a server may be replaced. So the jobs themselves are read
 when the stream is opened, after every break, and every half minute.

@@ -1,4 +1,4 @@
-"""Watches for the ends of many jobs by one event stream, and brings each to the future that waits for it.
+"""Follows the completions of many jobs by one event stream, and resolves the future that waits for each.
 
 Events are hints, as in `waiting`: the jobs themselves are read when a stream opens, and now and then.
 """

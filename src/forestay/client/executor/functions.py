@@ -1,4 +1,4 @@
-"""How a call of a function travels: by its name, with plain values; or, if asked for, as a cloudpickle.
+"""How a function call is serialised: by its name, with plain values, or optionally as a cloudpickle.
 
 A name is enough where the runner sees the same files as this program: the module is imported there, or the script itself is
 read again. Nothing that comes back is ever unpickled.

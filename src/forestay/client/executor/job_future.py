@@ -1,4 +1,4 @@
-"""A future that stands for a job."""
+"""A future for a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job that ended is worth to whoever waits: a value, or an exception."""
+"""The result of an ended job for its caller: a value or an exception."""
 
 from __future__ import annotations
 

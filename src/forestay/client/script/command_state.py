@@ -1,4 +1,4 @@
-"""How a client that has reported something obeys: decided here, carried out by the clients.
+"""How a client that has reported an event carries out the reply: decided here, carried out by the clients.
 
 A task (or the whole run) waits while its incident is being handled. Orders are taken in their order, each once. The wait is over when an order says what becomes of the task, or when
 the incident is closed without such an order: then the client goes on as it would have without an exception service.

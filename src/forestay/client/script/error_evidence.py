@@ -1,4 +1,4 @@
-"""An exception of Python as evidence, as far as it tells why something failed."""
+"""A Python exception as evidence of why something failed."""
 
 from __future__ import annotations
 

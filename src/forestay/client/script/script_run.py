@@ -1,4 +1,4 @@
-"""A script as a run: its steps are tasks, what fails is reported, and the script does what comes back.
+"""A script as a run: its steps are tasks, failures are reported, and the script carries out the reply.
 
 ::
 

@@ -1,4 +1,4 @@
-"""An interceptor for anybody's Temporal workers in Python: what their activities fail of is reported, and what comes back is obeyed.
+"""An interceptor for any Temporal worker in Python: failures of its activities are reported, and the reply is carried out.
 
 One line is added to a worker::
 

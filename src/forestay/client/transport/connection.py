@@ -1,4 +1,4 @@
-"""Where calls go, and how a connection is set up."""
+"""The server's address, and how a connection is set up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a program and a Forestay server, one class a thing that a caller does about it."""
+"""The errors between a program and a Forestay server, one class for each reaction of a caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which server is talked to and with which token, and where that was said.
+"""Which server and which token are used, and where each was configured.
 
 The order: what the caller gives, the environment, the project's file, the user's, the system's, and last a `forestay dev` that
 runs on this machine.

@@ -1,4 +1,4 @@
-"""The folder that belongs to one attempt of a job alone, wherever outputs go.
+"""The folder that belongs to one attempt of a job, wherever outputs are stored.
 
 A pilot reports where it has put the manifest of an attempt. The report is believed only if it names this folder: otherwise a
 pilot could name files of another tenant, and the server would read them for it.

@@ -1,4 +1,4 @@
-"""Outputs that are lost, or damaged in every place, and are made again: by a *remake*, a new job with the specification and parameters of their producer.
+"""A *remake*: a new job with the specification and parameters of a producer whose outputs are lost, or damaged in every replica.
 
 The producer stays completed, since no job leaves a final state. It notes the remake, and whoever asks for its outputs is given those of the remake as soon as
 they are committed. A job that failed for want of the outputs is held in the meantime, by the remake's own holder.

@@ -1,4 +1,4 @@
-"""What a job's document keeps about how its files are to be brought, when that was changed after a failure.
+"""What a job's document stores about the staging of its files, if that was changed after a failure.
 
 All of it is kept for the rest of the job: what was wrong once with its files may be so again.
 """

@@ -1,4 +1,4 @@
-"""A storage element: a place that keeps files, how it is reached, and which logical names lie where on it.
+"""A storage element: a place that stores files, how it is accessed, and which logical names are where on it.
 
 The rules are those of the trivial file catalogue of paper P3: an ordered list of expressions; the first that fits the whole logical name gives the
 path. No database is asked, so a file's place can be known anywhere and at any time. Whether the file is there is another question: whoever reads it finds out.

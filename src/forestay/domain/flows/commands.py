@@ -1,4 +1,4 @@
-"""What a run asks the outside to do. Every command may be repeated without harm: it names what it wants, not a change of it."""
+"""The commands of a run to its environment. Each may be repeated without harm: it states the desired result, not a change."""
 
 from __future__ import annotations
 

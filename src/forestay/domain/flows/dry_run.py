@@ -1,4 +1,4 @@
-"""What a run would do, as far as its flow and its parameters say so before anything begins.
+"""What a run would do, as far as its flow and its parameters determine it beforehand.
 
 References are known or they are not: parameters are, and so is what a task gave whose results would all be reused. What depends on anything else is
 reported as open, with the reference that it depends on; nothing is guessed.

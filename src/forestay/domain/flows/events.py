@@ -1,4 +1,4 @@
-"""What happens to a run. An event that is repeated, comes late, or is about nothing the run knows changes nothing.
+"""The events of a run. An event that is repeated, late, or about something the run does not know changes nothing.
 
 All but the verbs are idempotent by nature: they state a fact about a round (ended elements, the length of a listing), and the same
 fact twice is one fact. A verb has an id.

@@ -1,4 +1,4 @@
-"""A suspension: what is said of all runs of a flow at once. One small document for each tenant and version of a flow.
+"""A suspension: an instruction to all runs of a flow. One small document for each tenant and version of a flow.
 
 It has two parts. *Holders* suspend every run, those that start later too. *Orders* are verbs for every run that had begun by then; until all
 have been told, the suspension is closed, so that nothing of them begins meanwhile.

@@ -1,4 +1,4 @@
-"""A schedule: when runs of a flow are started, and what happens to a start that comes too late or too early."""
+"""A schedule: when runs of a flow are started, and what happens to a start that is too late or too early."""
 
 from __future__ import annotations
 

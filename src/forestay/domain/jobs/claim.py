@@ -1,4 +1,4 @@
-"""Who holds a job for an attempt, and how that hold ends.
+"""Which pilot holds a job for an attempt, and how that claim ends.
 
 Nothing here writes: each function says what the document would become. Only a version-checked write that the
 store acknowledged makes it so, and `confirm` is what is written when the store did not say clearly.

@@ -1,4 +1,4 @@
-"""With whom a job is to be brought together: the key that it shares with those whose outputs meet its own in a later job, and with that job.
+"""Which jobs should run in the same place: those whose outputs are inputs of the same later job, and that job, share a key.
 
 A specification names it with `{name}` where a job's parameter stands; each job's document carries its own.
 """

@@ -1,4 +1,4 @@
-"""The image of a job as it is named, and which container runtimes can run it.
+"""The container image that a job names, and which runtimes can run it.
 
 Pilots read names in the same way, in `forestay_pilot.containers.image_reference`; a test compares the two.
 """

@@ -1,4 +1,4 @@
-"""What is said about one job between its client, Forestay and the task servers that it is sent to: the correlator's memory (paper P0, section 5).
+"""The messages about one job between its client, Forestay and the task servers that it is sent to: the correlator's memory (paper P0, section 5).
 
 The client knows one id, the job's. Each attempt that goes to a task server is one exchange: where it was sent, and what the task is called there. An
 exchange is a create-only record beside the job, and the task itself carries the job's id and the attempt in its tags, so that a task whose creation

@@ -1,4 +1,4 @@
-"""Slots: how the servers share out the jobs without talking to each other.
+"""Hash slots: how the servers divide the jobs among themselves without communication.
 
 A job falls in one of 1,024 slots by its id. Each server takes the slots for which it has the highest
 hash among the servers it has seen alive. Two servers may for a while believe that they own one slot: that

@@ -1,4 +1,4 @@
-"""The files that a job needs before it starts, and where each comes from."""
+"""The files that a job needs before it starts, and the source of each."""
 
 from __future__ import annotations
 

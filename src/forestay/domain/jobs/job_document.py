@@ -1,4 +1,4 @@
-"""The control document of a job: the one small document by which everything about it is decided.
+"""The control document of a job: the one small document that holds its whole state.
 
 It is always written whole and version-checked. What is large or old (log tails, evidence, late ends, the beginning
 of a long story) is in create-only records beside it.

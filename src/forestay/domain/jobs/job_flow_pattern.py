@@ -1,4 +1,4 @@
-"""The job-flow patterns of paper P0, section 3, and which of them a job is in: recognised from its document, never configured.
+"""The job-flow patterns of paper P0, section 3, and which of them a job uses: recognised from its document, never configured.
 
 A job is in exactly one pattern of submission (section 3A), in staging if it has inputs (3B), and in execution once an attempt has begun (3C).
 """

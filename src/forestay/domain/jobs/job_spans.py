@@ -1,4 +1,4 @@
-"""Spans: the story of a job as a trace that others can show beside their own.
+"""Trace spans of a job's history, for display beside the user's own traces.
 
 Spans are made of what is written in the job's document, and their names are digests: whoever makes one again makes the same, so that nothing has to be
 remembered and nothing is told twice. A trace is the submitter's, if one came with the job; else it is named by the run or the job.

@@ -1,4 +1,4 @@
-"""Which state may follow which: one table, and the only function that moves a job along it; and the job's story, every transition in order, told in plain words."""
+"""The lifecycle of a job: one table of transitions, the only function that applies them, and the job's story, which describes each in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which addresses outside may be called: one policy for everything that goes out by somebody's word."""
+"""Which outside addresses may be called: one policy for all requests to addresses that users supply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job needs of the pilot that runs it beyond amounts: features, and seats of licences."""
+"""What a job needs of its pilot beyond amounts of resources: features, and seats of licences."""
 
 from __future__ import annotations
 

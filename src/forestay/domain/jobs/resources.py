@@ -1,4 +1,4 @@
-"""What a job needs and a pilot offers, and the classes by which the two find each other."""
+"""What a job needs and a pilot offers, and the classes by which they are matched."""
 
 from __future__ import annotations
 

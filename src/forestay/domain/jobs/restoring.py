@@ -1,4 +1,4 @@
-"""What becomes of a job whose store was brought back from a backup.
+"""What happens to a job whose store was restored from a backup.
 
 The store knows nothing of what was done since. The job may have been claimed, run and even ended; pilots may be at it still. So the
 generation is raised, which fences off every claim that anyone may hold, what ran is to be had again, and the story says why.

@@ -1,4 +1,4 @@
-"""Whether the result of an earlier job may stand for that of a new one: only if everything that its result can depend on is the same.
+"""Whether the result of an earlier job may replace that of a new one: only if everything that can affect the result is the same.
 
 That is its *reuse key*: the specification as it is for this job (command, environment, container, outputs, parameters, number) and the digest of every input.
 Resources, priority, retries, labels and names of runs are no part of it. Jobs with effects outside are never reused.

@@ -1,4 +1,4 @@
-"""What the jobs of a task would have asked for, had they asked by what was measured: advice only, nothing acts on it.
+"""What the jobs of a task would have requested on the basis of measurements: advice only, nothing acts on it.
 
 The figure is a nearest-rank quantile of what earlier jobs used, so that at least that share of them used no more, plus some room. Jobs with larger inputs
 often need more, so there is also a figure for each range of input sizes; a range of larger inputs never gets less than one of smaller ones. A job that

@@ -1,4 +1,4 @@
-"""What people and rules may do to a job by hand: cancel, hold, continue, retry, force."""
+"""What people and rules may do to a job: cancel, hold, continue, retry, force."""
 
 from __future__ import annotations
 

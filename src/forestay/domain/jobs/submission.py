@@ -1,4 +1,4 @@
-"""A job as it is asked for, and the document it becomes."""
+"""A submitted job, and the document created from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the run of a sub-flow was placed: the choice is written down before anything is started, also the choice to stay here."""
+"""Where the run of a sub-flow was placed: recorded before anything starts, also if it stays here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a sub-flow or a job goes: a pure choice among domains by capability, capacity, data, health and cost.
+"""Where a sub-flow or a job is sent: a pure choice among domains by capability, capacity, data, health and cost.
 
 A domain that cannot run it at all is out, with the reason. Of the others the one is taken where it is expected to cost least, counted in seconds: the wait for a free
 slot, the time to bring data that is not there, the run itself, what is feared of a domain that failed lately, and money at a rate that the administrator sets.

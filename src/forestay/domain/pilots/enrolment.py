@@ -1,4 +1,4 @@
-"""An enrolment: the right of one pilot to register once, by a secret of which only the digest is kept.
+"""An enrolment: a pilot's right to register once, by a secret of which only the digest is stored.
 
 It is bound to a site and, if a site agent made it, to one launch. The pilot sends a number of its own making (the nonce) with
 the secret: with the same number it may ask again when the answer was lost, for a few minutes; nobody else can use the secret

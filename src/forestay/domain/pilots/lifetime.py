@@ -1,4 +1,4 @@
-"""Whether a job can end in the time that a pilot has left: one that cannot is not given to it.
+"""Whether a job can complete in the remaining lifetime of a pilot: if not, the pilot does not get it.
 
 A job's own wall limit says how long it may run. Without one, how long it is expected to run; without that either, it is taken to
 need a few minutes. What an earlier attempt showed counts as well: a job that was stopped after an hour because its pilot had to

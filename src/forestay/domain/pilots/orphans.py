@@ -1,4 +1,4 @@
-"""When silence means death: what a scanner remembers and concludes.
+"""When silence means death: the memory and the conclusions of the orphan scanner.
 
 The scanner never compares clocks of two machines. It remembers when it saw a pilot's counter first, by its own
 monotonic time, and how long the counter has not moved since. Any number of scanners may run: each release is a

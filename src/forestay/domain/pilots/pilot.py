@@ -1,4 +1,4 @@
-"""A pilot, its heartbeats, and the heartbeat pages on which a server notes the heartbeats of many pilots."""
+"""A pilot, its heartbeats, and the heartbeat pages in which a server stores those of many pilots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pilots there were at times past, told by their documents as they are now.
+"""How many pilots existed at past times, derived from their present documents.
 
 A pilot was there from its registration until it left or fell silent, which is when its document was changed last. One that came back from silence looks as if it had never been away; that
 it was is not told.

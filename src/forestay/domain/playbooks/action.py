@@ -1,4 +1,4 @@
-"""The actions that playbooks are made of: each one thing that is done, with its arguments.
+"""The actions of playbooks: each is one effect, with its arguments.
 
 The thirteen of paper P1 are `Steer` (remove, suspend and continue of a task, a run or all runs; restart, force-complete and force-fail of an
 task) and `CompensateAction`; `Select` is of its selection service. The job patterns of paper P0 are `Restage`, `FreeSpace`, `ReserveSpace`, `Resubmit`,

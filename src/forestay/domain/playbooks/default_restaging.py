@@ -1,4 +1,4 @@
-"""What the default policy does by itself about files that could not be brought, where no rule concludes: the re-stage patterns of paper P0, section 4, and lost outputs that are made again.
+"""The default policy for files that could not be staged, if no rule answers: the re-stage patterns of paper P0, section 4, and remakes of lost outputs.
 
 Pure: what must be looked up (whether another good replica is known) is told. Each job is helped so a bounded number of times; after that its own
 retry policy answers, as for any failure.

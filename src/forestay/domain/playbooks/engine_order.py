@@ -1,4 +1,4 @@
-"""Orders to other engines: what a playbook or a person wants done to one of their runs or tasks, in words that any engine can obey.
+"""Commands to other engines: what a playbook or a person wants done to one of their runs or tasks, in terms that every engine can implement.
 
 An order is written once, under an id that says where it comes from; whoever repeats a step finds the order that was written first. An engine answers each by
 *done* or *refused*, once.

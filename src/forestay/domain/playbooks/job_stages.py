@@ -1,4 +1,4 @@
-"""The stages of a job that paper P0 draws (figures 3 to 7), and which may follow which, in peace and by each pattern.
+"""The stages of a job in paper P0 (figures 3 to 7), and their permitted order, without failures and in each pattern.
 
 Forestay's own table of states (`domain.jobs.lifecycle`) is finer and decides about jobs; this one decides which patterns a playbook may put one after the other. A
 deliberate difference: every attempt of a job brings its files anew, so a re-submission is a re-stage too, and a playbook needs only one of them.

@@ -1,4 +1,4 @@
-"""A playbook: the named, ordered steps that answer an exception. Any number of rules, of any rule sets, may conclude the same one."""
+"""A playbook: the named, ordered steps that answer an exception. Rules of any rule set may start the same one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a playbook: everything at once, each with the step it is about.
+"""The errors of a playbook: all at once, each with its step.
 
 The rules are those of the worklet service of paper P1, and for the job patterns of paper P0 their like. A good playbook ends: nothing that it suspended stays
 so, unless its last step keeps it for a person.

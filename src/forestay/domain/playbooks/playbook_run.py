@@ -1,4 +1,4 @@
-"""How a playbook is run: ``advance(run, event) -> (run, commands)``.
+"""The state machine of a playbook: ``advance(run, event) -> (run, commands)``.
 
 Pure and total. The steps are done in their order, each once: an event about a step that is not the present one, or that comes twice, changes nothing. What was told to
 the outside may be told again at any time (`ask_again`), since each step has an id under which it is done once.

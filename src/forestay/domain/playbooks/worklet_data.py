@@ -1,4 +1,4 @@
-"""The data that go into a worklet."""
+"""The data that a worklet receives."""
 
 from __future__ import annotations
 

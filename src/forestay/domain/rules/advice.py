@@ -1,4 +1,4 @@
-"""What people are told about another try of a failure. It follows from what was decided, so that the words never contradict the act."""
+"""The advice to people about a retry. It is derived from the decision, so that it never contradicts the action."""
 
 from __future__ import annotations
 

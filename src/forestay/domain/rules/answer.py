@@ -1,4 +1,4 @@
-"""An answer to an exception, whoever gave it, in a form in which two answers can be compared."""
+"""An answer to an exception, from whatever source, in a form in which two answers can be compared."""
 
 from __future__ import annotations
 

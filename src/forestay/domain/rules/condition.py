@@ -1,4 +1,4 @@
-"""A condition: the text of a rule's question, its bounds, and what an answer to it can be.
+"""A condition: its text, its limits, and the possible results.
 
 The text is CEL over the typed context of an exception. The domain does not evaluate it: whoever walks a tree passes `Evaluate` in.
 """

@@ -1,4 +1,4 @@
-"""The typed context: everything a condition may ask about, field by field (P1-24).
+"""The typed context: every field that a condition can use (P1-24).
 
 One description, from which the types of conditions, the reference and the editor's completion are made. A context is a flat mapping
 from a field's dotted name to a plain value; `read_context` makes one of JSON as people write it, nested or flat, and tells everything

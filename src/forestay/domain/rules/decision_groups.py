@@ -1,4 +1,4 @@
-"""Groups of incidents between which rules cannot tell, so that a replay evaluates the rules once for each group.
+"""Groups of incidents that the rules cannot distinguish, so that a replay evaluates the rules once for each group.
 
 Two incidents are in one group if they have the same values in all fields that any of the rules names. Where every rule only compares a field with texts or numbers that it spells out, the values that no
 rule spells out are all the same to them: of 300 hosts of which rules name two, three are told apart.

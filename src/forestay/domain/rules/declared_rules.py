@@ -1,4 +1,4 @@
-"""Rules that a file declares: what applying the file changes in a rule set.
+"""Rules declared in a file: what applying it changes in a rule set.
 
 A declared rule is known by its name. Applying a file twice changes nothing the second time. A rule that the file changed is a new rule:
 it starts in shadow mode and has to be replayed again, since what was proven of the old one says nothing about it.

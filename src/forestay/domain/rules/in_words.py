@@ -1,4 +1,4 @@
-"""Rules as a reader takes them in: what one rule really says where it stands, and a whole tree."""
+"""Rules in words: what a single rule means at its place in the tree, and a whole tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of an incident: read off what the same job did later.
+"""The outcome of an incident, derived from what happened to the same job later.
 
 Nobody writes down whether an answer to a failure was a good one; it shows in what came after. So the incidents of a job are read from the newest back to the oldest. Of the newest
 the job's own document tells how it went on; of each one before, the incident after it does. `LaterAttempts` is what has to be remembered of a job on the way: one small value.

@@ -1,4 +1,4 @@
-"""Which values a condition requires of the context's fields, for the index of rules.
+"""Which values of context fields a condition requires, for the index of rules.
 
 Most conditions are a conjunction with comparisons in it: `cause == "memory" && job.attempt < 3 && …`. Where one of them is false, CEL
 says that the whole is false, whatever the rest is, even if the rest fails with an error. So an index may leave such a rule out. Nothing

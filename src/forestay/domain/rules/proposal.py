@@ -1,4 +1,4 @@
-"""Proposals: rules that follow from what recovered recorded failures, and from what people did by hand (P0-30).
+"""Proposals: rules derived from what recovered past failures, and from what people did by hand (P0-30).
 
 Pure: the incidents are handed over one by one with what came of them (`outcome`). Each that was followed by something tells of one *remedy*: the job was tried again as it was, on another host, or with more of
 something; or a person failed it, cancelled it or said that it counts as done. Remedies are counted over groups of incidents, from the broad (a cause) to the narrow (a cause with a pattern, an exit code, a task, a

@@ -1,4 +1,4 @@
-"""Replay: a rule set is run over recorded incidents, and what differs from what was decided then is reported (P1-34).
+"""Replay: a rule set is evaluated on recorded incidents, and differences from the decisions made then are reported (P1-34).
 
 Pure: whoever has the incidents hands them over one by one, each with what was decided then, what would be decided now and what came of it (`outcome`), and reads the report at the
 end. Nothing is done to any job.

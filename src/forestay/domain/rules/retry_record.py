@@ -1,4 +1,4 @@
-"""What became of the failures of one error that were tried again: the strongest sign of whether another try helps.
+"""The outcomes of an error's retried failures: the strongest evidence of whether another retry helps.
 
 Read off what is stored anyway: of several incidents of one job with the same fingerprint, all but the last were tried again in vain; of the last one the job's document tells.
 """

@@ -1,4 +1,4 @@
-"""How many rules would be asked about the exceptions of a flow."""
+"""How many rules are evaluated for the exceptions of a flow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule sets that are asked one after the other, and which of them have anything to say to an exception.
+"""The rule sets that are evaluated one after another, and which of them can match an exception.
 
 Most sets have nothing to say to most exceptions: not one of their rules asks for the values that this one has. A panel knows the
 values for which the first rules of all its sets are found, and one look at them tells which sets need a walk. The others come to what a

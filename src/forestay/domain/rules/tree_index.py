@@ -1,4 +1,4 @@
-"""A tree made ready to be walked quickly: rules that cannot be true are not even looked at.
+"""A tree prepared for fast evaluation: rules that cannot match are skipped.
 
 The rules that are each other's alternatives form a chain. A rule whose condition says `cause == "memory" && …` is false, and does not
 err, wherever the cause is another; so a walk jumps along the chain from one rule that may be true to the next. What it comes to is what

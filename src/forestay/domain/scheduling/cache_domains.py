@@ -1,4 +1,4 @@
-"""Places: pilots that share their files, with who is idle there and what is kept for them."""
+"""Cache domains: pilots that share their files, with the idle pilots and the reserved jobs of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are cached where: by pilot as pilots tell it, and by place, the pilots that share what they have.
+"""Which files are cached where: by pilot, as pilots report it, and by cache domain, the pilots that share their files.
 
 A place is a host when its pilots link each other's files, a pilot when each keeps its own, or a site. Files are there as long as one pilot of the
 place has them. Every question costs a look into a dictionary or two, whatever the number of pilots.

@@ -1,4 +1,4 @@
-"""Jobs whose outputs meet: which of them belong together, where they are brought together, and the room they need there.
+"""Co-location of jobs whose outputs are combined later: which belong together, where they run, and the space that they need there.
 
 A job names its colocation by a key that all its fellows share: the producers whose outputs one later job reads, and that job too. The first to
 be given to a pilot decides the place; room is kept there until all have been.

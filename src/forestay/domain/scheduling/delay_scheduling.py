@@ -1,4 +1,4 @@
-"""For whom a job is held back from whoever asks, and for how long: waitForData and look-ahead.
+"""For which pilots a job is reserved, and for how long: waitForData and look-ahead.
 
 A job is kept for the pilots of one place: for those that are idle, and nobody else gets it for a while; or aside for those that are busy, and anyone
 gets it who finds nothing else. Where jobs are to meet, room is kept for them.

@@ -1,4 +1,4 @@
-"""Work that only fails fast on a host: who gets a host's slots before it, and how often it is tried all the same.
+"""Work that fails fast on a host: which other work precedes it there, and how often it is still tried.
 
 Doubt belongs to a specification, or to an owner whose different specifications fail, on one host. It does not slow down the work of others there. Work that fails on several
 hosts is given when nobody else wants the slot; work that fails on one host only is kept away from that host, which may be the one to blame. Either is tried there now and then.

@@ -1,4 +1,4 @@
-"""Which hosts get no jobs because they only fail them: the broken machine that takes job after job, and loses each at once.
+"""Which hosts get no jobs because jobs fail there: the broken machine that takes job after job and loses each at once.
 
 A host that fails jobs fast, one after the other, is *closed* after five of them, or after a minute of nothing else. It then gets nothing but a *probe*, one job after a
 while; when that goes well it is open again, when not it waits longer. A closing ends by itself after an hour at the latest.

@@ -1,4 +1,4 @@
-"""Which job a pilot gets: priority first, then the bytes that are already where it runs, then age.
+"""Which job a pilot gets: by priority, then by the bytes that are already where it runs, then by age.
 
 Beside that order two things are weighed. *waitForData*: a job is held back from a pilot without its data while an idle pilot elsewhere has more of it, for a bounded
 time, and never more jobs than there are such pilots. *Look-ahead*: jobs whose outputs will meet in one later job go to one place while its slots

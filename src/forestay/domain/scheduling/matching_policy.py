@@ -1,4 +1,4 @@
-"""For how long jobs are kept for the pilots that should have them."""
+"""How long jobs are reserved for the pilots that should have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs that wait to be matched, in the order in which they are to be given, and by the files that they want."""
+"""The jobs that wait to be matched, in the order of dispatch, and by the files that they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a batch system, and what it says: pilot jobs, their states in four words, refusals told apart.
+"""Requests to a batch system and its answers: pilot jobs, their states reduced to four, and kinds of refusals.
 
 A batch system's own word (``NODE_FAIL``, ``C``, ``EXIT``) is kept beside ours, because the patterns that find causes know it.
 """

@@ -1,4 +1,4 @@
-"""How many pilots a site should be sent: the PilotMonitor's algorithm of the paper, section IV-A, as a pure function.
+"""How many pilots to submit to a site: the PilotMonitor's algorithm of the paper, section IV-A, as a pure function.
 
 The three thresholds are the paper's. What differs is meant:
 

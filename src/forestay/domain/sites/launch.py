@@ -1,4 +1,4 @@
-"""A launch: one pilot that a site agent asks of its batch system, from the plan to the batch system's word on its end.
+"""A launch: one pilot that a site agent submits to its batch system, from the plan to the final state there.
 
 A launch is written down before anything is submitted. Its id is in the batch job's name and is never used for another, so whoever finds a planned
 launch after a crash can ask the batch system whether that job is there. Nothing is submitted that is not planned, and a second try is

@@ -1,4 +1,4 @@
-"""The pace at which a batch system is asked: a bucket of tokens that fills steadily up to its brim.
+"""The rate at which a batch system is called: a token bucket.
 
 A scheduler is shared with people. Whoever asks takes a token and is told how long to wait before acting on it. Tokens may be taken ahead of time,
 so that the turns of many askers come one after the other instead of all at once.

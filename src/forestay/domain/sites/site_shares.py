@@ -1,4 +1,4 @@
-"""How queued tasks are shared among several sites, so that each sends pilots for its part and not all of them for everything.
+"""How queued tasks are divided among several sites, so that each submits pilots only for its share.
 
 Pilots that wait or stand idle anywhere cover tasks, wherever they are. What they do not cover is shared among the sites that can run it, in
 proportion to the room that each has left. A site whose agent is silent or troubled gets no share, and pilots that wait at its scheduler

@@ -1,4 +1,4 @@
-"""Reads what was recorded of past jobs, finds the causes of failures, and adds up what they cost."""
+"""Reads records of past jobs, determines the causes of failures, and sums up what they cost."""
 
 from __future__ import annotations
 

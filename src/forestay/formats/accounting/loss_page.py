@@ -1,4 +1,4 @@
-"""A report on what failures cost as one HTML page, which needs nothing beside it and runs no script."""
+"""A report on the cost of failures as one self-contained HTML page without scripts."""
 
 from __future__ import annotations
 

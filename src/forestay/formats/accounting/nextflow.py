@@ -1,4 +1,4 @@
-"""Past attempts from Nextflow: its trace (tab-separated, with a heading) and `.nextflow.log`, which has fewer facts."""
+"""Past attempts from Nextflow: its trace (tab-separated, with a header) and `.nextflow.log`, which has fewer facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of the log of a past attempt, if it is still there and surely its own."""
+"""The end of the log of a past attempt, if it still exists and certainly belongs to it."""
 
 from __future__ import annotations
 

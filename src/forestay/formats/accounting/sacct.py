@@ -1,4 +1,4 @@
-"""Past attempts from `sacct --parsable2`: Slurm's accounting, as it is asked here or as somebody kept it.
+"""Past attempts from `sacct --parsable2`: Slurm's accounting, queried here or saved to a file.
 
 The columns are taken by the names in the heading, in any order. A job stands before its steps, which alone have the peak memory.
 """

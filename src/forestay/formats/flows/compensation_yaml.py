@@ -1,4 +1,4 @@
-"""Entries of the compensation library as documents that people write: an action, and the job that undoes it."""
+"""Entries of the compensation library in YAML: an action, and the job that undoes it."""
 
 from __future__ import annotations
 

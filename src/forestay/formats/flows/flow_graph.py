@@ -1,4 +1,4 @@
-"""A flow as a graph in text: each task below the last of those it comes after, what is inside a loop or choice inside it."""
+"""A flow as a text graph: each task below its last predecessor, the contents of a loop or choice inside it."""
 
 from __future__ import annotations
 

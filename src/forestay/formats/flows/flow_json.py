@@ -1,4 +1,4 @@
-"""Flows as JSON documents: read with every error in its place, and written as they are read.
+"""Flows as JSON documents: every error is reported with its position.
 
 The fields of a job are those of the HTTP interface. Some values may be written as people write them: ``4 GiB``, ``90 min``.
 """

@@ -1,4 +1,4 @@
-"""The languages in which flows are sent to a server: each has a name, its versions, and who reads it."""
+"""The flow languages that a server accepts: name, versions, and reader of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture of a flow and how its tasks stand, as SVG that needs nothing beside it.
+"""A picture of a flow and the states of its tasks, as self-contained SVG.
 
 Tasks stand in columns, each right of what it comes after; what is inside a loop or a choice stands inside its box. A state is told by a word and a
 colour, never by the colour alone, and the whole is told once more in words for those who do not see it.

@@ -1,4 +1,4 @@
-"""The JSON Schema of flows, for editors: what a document may look like.
+"""The JSON Schema of flows, for editors.
 
 It says as much as reading a document does, no more: what a flow means (references, cycles, bounds) is checked by `check_flow`.
 ``scripts/flow_schema.py`` writes it to ``docs/reference/flow.schema.json``.

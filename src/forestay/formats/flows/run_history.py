@@ -1,4 +1,4 @@
-"""What happened to a run, in plain words."""
+"""The history of a run in plain words."""
 
 from __future__ import annotations
 

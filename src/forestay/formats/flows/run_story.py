@@ -1,4 +1,4 @@
-"""The lines of a run's whole story, in plain words: those of its engine, and those of the exception service."""
+"""The story of a run in plain words: lines of its engine and of the exception service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a run from going on, as the HTTP interface shows it: who can release it, and how."""
+"""What holds a run, as the HTTP interface shows it: who can release it, and how."""
 
 from __future__ import annotations
 

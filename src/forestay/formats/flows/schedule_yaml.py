@@ -1,4 +1,4 @@
-"""Schedules in YAML: what is wrong is said with line and column, all at once."""
+"""Schedules in YAML: all errors are reported at once, with line and column."""
 
 from __future__ import annotations
 

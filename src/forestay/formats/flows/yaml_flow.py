@@ -1,4 +1,4 @@
-"""Flows in YAML: what is wrong is said with line and column, all at once."""
+"""Flows in YAML: all errors are reported at once, with line and column."""
 
 from __future__ import annotations
 

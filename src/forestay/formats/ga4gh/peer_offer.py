@@ -1,4 +1,4 @@
-"""What a domain offers, as tags of its service information: texts by name, so that any client of the service can read them."""
+"""What a domain offers, as tags of its service information: named texts that any client of the service can read."""
 
 from __future__ import annotations
 

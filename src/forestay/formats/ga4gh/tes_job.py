@@ -1,4 +1,4 @@
-"""A TES task as a Forestay job: its specification, its labels, and what its pilot is told of it.
+"""A TES task as a Forestay job: its specification, its labels, and the instructions for its pilot.
 
 A task that has outputs is two jobs. The first runs its executors and commits what they made, as every job does. The second waits, held, until the
 first has ended, and then brings the committed files to the addresses that the client named: so only what counts is ever seen there, and a transfer that

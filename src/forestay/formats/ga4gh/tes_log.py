@@ -1,4 +1,4 @@
-"""The log of a task: of its many attempts the one that decides, as TES shows it."""
+"""The log of a TES task: that of the deciding one of its attempts."""
 
 from __future__ import annotations
 

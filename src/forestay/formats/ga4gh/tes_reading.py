@@ -1,4 +1,4 @@
-"""Reads tasks of GA4GH TES 1.1: strictly what a client asks for, generously what another server says of its own tasks."""
+"""Parses tasks of GA4GH TES 1.1: strictly for clients' requests, tolerantly for other servers' responses."""
 
 from __future__ import annotations
 

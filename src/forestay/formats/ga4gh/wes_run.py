@@ -1,4 +1,4 @@
-"""Runs as GA4GH's Workflow Execution Service 1.1 speaks of them: a run is a run, a task of it is a job or the run of a sub-flow."""
+"""Runs as GA4GH's Workflow Execution Service 1.1 describes them: its tasks are jobs or runs of sub-flows."""
 
 from __future__ import annotations
 

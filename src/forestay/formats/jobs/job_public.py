@@ -1,4 +1,4 @@
-"""Jobs as the HTTP interface shows them: times in RFC 3339, nothing that only Forestay itself needs."""
+"""Jobs as the HTTP interface shows them: times in RFC 3339, no internal fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pilots and heartbeat pages of heartbeats as JSON, for the stores."""
+"""Pilots and heartbeat pages as JSON, for the stores."""
 
 from __future__ import annotations
 

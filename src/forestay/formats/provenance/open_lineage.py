@@ -1,4 +1,4 @@
-"""Events of OpenLineage: that a job or a run began, and how it ended, with the files that it read and wrote.
+"""OpenLineage events: the start and end of a job or a run, with the files that it read and wrote.
 
 One run is one job, however many attempts it has. Everything is made of what is stored, so whoever makes an event again makes the same.
 """

@@ -1,4 +1,4 @@
-"""A run as an RO-Crate: what was run, from what, by whom, each attempt, what went wrong and which rule answered it.
+"""A run as an RO-Crate: what was run, on which inputs, by whom, every attempt, the failures and the rules that answered them.
 
 The crate follows the profiles of Workflow Run RO-Crate (process, workflow and provenance run crate). What they have no word for is said in schema.org's words: an attempt that
 failed is an action with its error, and an incident an `AssessAction` on it, whose instrument is the rule.

@@ -1,4 +1,4 @@
-"""Records of evidence a line each, answered a line each: what `forestay classify` says.
+"""Evidence records, one a line, and their classification, one a line: the format of `forestay classify`.
 
 A line that is no record is answered too, with an error: one bad line among thousands must not cost the others.
 """

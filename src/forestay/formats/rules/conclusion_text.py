@@ -1,4 +1,4 @@
-"""What a rule concludes, as people write it in one line: the name of a playbook, or steps."""
+"""The conclusion of a rule in one line of text: the name of a playbook, or steps."""
 
 from __future__ import annotations
 

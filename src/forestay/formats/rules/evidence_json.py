@@ -1,4 +1,4 @@
-"""Evidence as JSON: read tolerantly, since every batch system and every script tells it in its own way.
+"""Evidence as JSON: parsed tolerantly, since batch systems and scripts write it in different ways.
 
 A number may be a text, Slurm's ``137:9`` is an exit code and a signal, a signal may be ``SIGKILL``, ``KILL`` or 9, a log a text or a list, a state may have a
 suffix. What cannot be understood is left out, never a reason to refuse a record; what is not known is kept.

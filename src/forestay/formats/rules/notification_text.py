@@ -1,4 +1,4 @@
-"""Notifications: how they are kept in the store, and how people and programs read them."""
+"""Notifications: their stored form, and their texts for people and programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packs in folders: those that come with Forestay, and those of a site.
+"""Packs in folders: those shipped with Forestay, and those of a site.
 
 A folder of packs holds one folder a pack, and that one file an area: ``packs/base/memory.yaml``. In a checkout the shipped packs stand at its root; in an
 installed Forestay they are inside the package.

@@ -1,4 +1,4 @@
-"""Packs in YAML: patterns with their fixtures. What is wrong is said with line and column, all at once."""
+"""Packs in YAML: patterns with their examples. All errors are reported at once, with line and column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playbooks as documents that people write: read with every error in its place, and written as they are read.
+"""Playbooks as documents: every error is reported with its position.
 
 A step is a record with its ``action``: ``{action: suspend, target: run}``. A step without arguments may be written as its action alone, and with a target
 as both words: ``suspend run``.

@@ -1,4 +1,4 @@
-"""The JSON Schema of playbooks, for editors: what a document may look like.
+"""The JSON Schema of playbooks, for editors.
 
 It says as much as reading a document does, no more: what a playbook means is checked by `check_playbook`. ``scripts/playbook_schema.py`` writes it to
 ``docs/reference/playbook.schema.json``.

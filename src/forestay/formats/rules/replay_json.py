@@ -1,4 +1,4 @@
-"""What a replay came to, as JSON types and in words."""
+"""The result of a replay, as JSON types and in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of rules that people keep in git: read with every error in its place, and sent as `PUT /v1/rules/LEVEL/NAME` takes them."""
+"""Rule files that people keep in git: every error is reported with its position; sent as `PUT /v1/rules/LEVEL/NAME`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of files of rules, for editors. ``scripts/rules_schema.py`` writes it to the docs and into the package."""
+"""The JSON Schema of rule files, for editors. ``scripts/rules_schema.py`` writes it to the docs and into the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules, rule sets and their versions as JSON types: how they are stored, sent and shown."""
+"""Rules, rule sets and their versions as JSON types, for the store and the HTTP interface."""
 
 from __future__ import annotations
 

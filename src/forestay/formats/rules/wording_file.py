@@ -1,4 +1,4 @@
-"""The file of the second classifier: one line of JSON with its causes and numbers, then its weights as they are."""
+"""The file of the second classifier: one line of JSON with its causes and numbers, then its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the fields of a document that people wrote: goes on after an error, so that all are reported at once."""
+"""Reads the fields of a document and continues after an error, so that all errors are reported at once."""
 
 from __future__ import annotations
 

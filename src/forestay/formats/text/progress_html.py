@@ -1,4 +1,4 @@
-"""How far things are, as a piece of HTML for a notebook: it needs nothing beside it, and what people wrote is escaped."""
+"""Progress as HTML for a notebook: self-contained, with user texts escaped."""
 
 from __future__ import annotations
 

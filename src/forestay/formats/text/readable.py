@@ -1,4 +1,4 @@
-"""Documents that can be read, of many: one that cannot stops nobody but itself."""
+"""Reads many stored documents: one that cannot be read does not stop the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that come with Forestay: at the root of a checkout, inside the package of an installed one."""
+"""Folders shipped with Forestay: at the root of a checkout, inside the package of an installed one."""
 
 from __future__ import annotations
 

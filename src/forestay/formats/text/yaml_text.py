@@ -1,4 +1,4 @@
-"""YAML as data with positions: one document, bounded, and nothing in it that is not JSON.
+"""YAML as data with positions: one document, bounded, restricted to JSON types.
 
 Scalars are read as YAML 1.2 reads them: ``no`` and ``on`` are words, ``1:30`` is a text. A key stands once. Tags are refused. An alias counts as
 much as what it stands for, so that a small text cannot become a large value.

@@ -1,4 +1,4 @@
-"""The content of input files, as an orchestrator sees it before a job is made."""
+"""The content of input files, as an orchestrator sees it before a job is created."""
 
 from __future__ import annotations
 

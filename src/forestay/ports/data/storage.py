@@ -1,4 +1,4 @@
-"""Storage elements as the server reaches them: to sign addresses for pilots, to read a manifest, to take leftovers away."""
+"""Storage elements as the server uses them: to sign addresses for pilots, read a manifest, remove leftover files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the audit log is kept: pages of entries, each created once and never written again."""
+"""The store of the audit log: pages of entries, each created once and never rewritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the classifier of causes comes from."""
+"""Provides the classifier of causes."""
 
 from __future__ import annotations
 

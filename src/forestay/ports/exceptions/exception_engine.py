@@ -1,4 +1,4 @@
-"""What the exception service asks of an engine, ours or another's: the small half of interface X that is not a report.
+"""What the exception service requests of an engine, ours or another: the half of interface X that sends commands.
 
 Every `FlowEngine` fills it too.
 """

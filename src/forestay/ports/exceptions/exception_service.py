@@ -1,4 +1,4 @@
-"""The exception service as an engine sees it: the half of interface X that an engine calls. Repeats are harmless; `Transient` when nobody answers."""
+"""The exception service as an engine sees it: the half of interface X that an engine calls. Repeats are harmless; `Transient` when it does not answer."""
 
 from __future__ import annotations
 

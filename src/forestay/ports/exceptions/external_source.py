@@ -1,4 +1,4 @@
-"""A source of values that rules may ask about and that nobody here knows: a quota, a licence server, a maintenance plan."""
+"""An external source of values for rules, unknown to Forestay itself: a quota, a licence server, a maintenance plan."""
 
 from __future__ import annotations
 

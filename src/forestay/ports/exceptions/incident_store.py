@@ -1,4 +1,4 @@
-"""The incident store: what went wrong, what was decided, and what was done. The same store as the jobs', and the same law.
+"""The incident store: incidents, decisions and actions. It is the same store as the jobs', with the same contract.
 
 * Incidents, decisions and steps are *create-only*: the first one under an id stays, and everyone who sends it again is told so and reads the first.
 * A status is written whole over the version that was read. `Conflicted` and `Unknown` mean that the write may have taken place: read again.

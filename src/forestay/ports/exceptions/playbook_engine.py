@@ -1,4 +1,4 @@
-"""The engine in which playbooks of several steps live. `Transient`: it did not answer; the same call again is safe."""
+"""The engine that runs playbooks of several steps. `Transient`: it did not answer; the same call can be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine in which cases live: durable, with timers and signals, and nothing in it but ids, counts, bitmaps and small values.
+"""The engine that runs flows: durable, with timers and signals; it holds only ids, counts, bitmaps and small values.
 
 The law, for every adapter:
 

@@ -1,4 +1,4 @@
-"""Schedules: kept and kept to by the engine, which starts runs at their times.
+"""Schedules: stored by the engine, which starts runs at their times.
 
 The law, for every adapter:
 

@@ -1,4 +1,4 @@
-"""The words that users' own batch jobs leave of themselves, on the machine where they were submitted."""
+"""The records of users' own batch jobs, on the machine where they were submitted."""
 
 from __future__ import annotations
 

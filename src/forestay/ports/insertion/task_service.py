@@ -1,4 +1,4 @@
-"""A task server that speaks GA4GH TES, behind the proxy: it is not ours, and knows nothing of us.
+"""A task server behind the proxy that speaks GA4GH TES: it is not ours and does not know Forestay.
 
 Tasks go in and come out as the specification writes them, as plain records. `Transient` means that the server did not answer, or not now: of a call that
 changes something it is then unknown whether it took place. `NotFound` is said of a task that the server surely does not know; `Permanent`

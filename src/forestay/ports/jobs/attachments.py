@@ -1,4 +1,4 @@
-"""Files that come with a run, put where its jobs can read them."""
+"""Files attached to a run, stored where its jobs can read them."""
 
 from __future__ import annotations
 

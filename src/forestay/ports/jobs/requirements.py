@@ -1,4 +1,4 @@
-"""Requirements: conditions over what pilots say of themselves.
+"""Requirements: conditions over what pilots advertise.
 
 The law is that of rules' conditions (`ports/rules/conditions.py`), with three differences. Their fields are those of `pilot_class`. They walk through no lists,
 so that a text from outside costs no more than its length and needs no process of its own. What errs does not hold: a pilot that does not name a feature does

@@ -1,4 +1,4 @@
-"""Reads the small result that a job left among its outputs."""
+"""Reads the small result of a job from its outputs."""
 
 from __future__ import annotations
 

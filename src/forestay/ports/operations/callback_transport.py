@@ -1,4 +1,4 @@
-"""Tells an address outside that a job has ended."""
+"""Notifies an outside address that a job has ended."""
 
 from __future__ import annotations
 

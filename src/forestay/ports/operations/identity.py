@@ -1,4 +1,4 @@
-"""Who asks, and what they may do."""
+"""The caller of a request, and its rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps lineage: a server that takes OpenLineage's events, or a file."""
+"""The receiver of lineage: a server that accepts OpenLineage events, or a file."""
 
 from __future__ import annotations
 

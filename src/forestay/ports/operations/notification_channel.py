@@ -1,4 +1,4 @@
-"""A notification channel: a mailbox, an address of the web or a chat that people read."""
+"""A notification channel: a mailbox, a web address or a chat that people read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider of identities (OpenID Connect) must give: its documents, and signatures that can be checked."""
+"""What an OpenID Connect provider must supply: its documents, and signatures that can be verified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where spans go: a collector of traces outside."""
+"""The receiver of spans: an external trace collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another domain, reached over the Workflow Execution Service; see `domain.peers.peer` for stamps and leases.
+"""Another domain, called over the Workflow Execution Service; see `domain.peers.peer` for timestamps and leases.
 
 The law:
 

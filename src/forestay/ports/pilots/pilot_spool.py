@@ -1,4 +1,4 @@
-"""What a site agent keeps on a file system that its nodes share: the secrets of pilots that have not started yet, and what pilots print."""
+"""What a site agent stores on a file system that its nodes share: the secrets of pilots that have not started yet, and the output of pilots."""
 
 from __future__ import annotations
 

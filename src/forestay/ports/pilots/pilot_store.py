@@ -1,4 +1,4 @@
-"""Where pilots and their heartbeats are kept. The same law as the job store's, and the same store."""
+"""The store of pilots and their heartbeats. It is the same store as the jobs', with the same contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions: the language of rules, as whoever walks trees needs it.
+"""Conditions: the language of rules, as the evaluation of rule trees needs it.
 
 The law. A condition is typed: a text that names a field that the context does not have, or compares what cannot be compared, or gives
 anything but a truth value, is not compiled; every problem is told with its line and column. An evaluation gives a truth value or

@@ -1,4 +1,4 @@
-"""Who answers for the places of late-bound tasks."""
+"""Chooses the worklets of late-bound tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch system of a site: asked to run pilots, and for its word on what became of them.
+"""The batch system of a site: submits pilots and reports their states.
 
 The law:
 

@@ -1,4 +1,4 @@
-"""What a batch system can be made to do with a job of a user, under the id it has: hold it, run it once more, let it go.
+"""What a batch system can do with a user's job under its own id: hold it, requeue it, release it.
 
 An element of an array is a job of its own, with an id of its own (``12_3``). An id that stands for several jobs (an array, a heterogeneous job) is never held,
 run again or cancelled: these acts refuse it with `Permanent`.

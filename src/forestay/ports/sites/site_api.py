@@ -1,4 +1,4 @@
-"""The server as a site agent sees it: what is asked of the site, and the book of its launches.
+"""The server as a site agent sees it: the demand on the site, and the record of its launches.
 
 Calls raise `Transient` when no server answers, `Conflict` when another agent looks after the site, `Permanent` when the request or the token is wrong.
 What was told once may be told again.

@@ -1,4 +1,4 @@
-"""Reads what a job has committed: its manifest, and small files that the manifest lists.
+"""Reads what a job has committed: its manifest, and small files listed there.
 
 The place comes from a pilot, so nothing is believed: the manifest must be in the attempt's own folder and have the committed
 digest, and the content of a file must have the digest that the manifest gives. A link in that folder to a file of another

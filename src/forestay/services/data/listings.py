@@ -1,4 +1,4 @@
-"""Keeps the listings that scatters run over: by reference, in pages, so that runs carry a name and a count only.
+"""Stores the listings that scatters iterate over, in pages, so that runs carry only a name and a count.
 
 Pages are create-only records. A listing of what is there when a task begins is named by the digest of its members, and a record under the
 round's own name says which one it is: who repeats the listing gets the first. A watched listing is named by its round and grows by pages: two who watch

@@ -1,4 +1,4 @@
-"""Finds the outputs of tasks that others refer to: from the committed manifests of their jobs, or of the jobs that made lost ones again.
+"""Resolves references to the outputs of other tasks: from the committed manifests of their jobs, or of the jobs that remade lost ones.
 
 A command is given the place of a file, an input its source: the job that made it and the path in its manifest, so that what is brought is checked
 against the commit.

@@ -1,4 +1,4 @@
-"""Finds who has the outputs of a job: the job itself, or, where they were lost, the newest remake that has committed them (`domain.data.remake`)."""
+"""Finds which job has the outputs of a job: the job itself or, if they were lost, the newest remake that has committed them (`domain.data.remake`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes which replicas failed, from what pilots tell of how files came: they are tried last for an hour, by all jobs of the tenant.
+"""Records which replicas failed, from what pilots report about their transfers: for an hour, all jobs of the tenant try them last.
 
 A pilot itself goes on to the next replica; this spares the jobs after it the same detour.
 """

@@ -1,4 +1,4 @@
-"""Reaches storage elements: sources for pilots, addresses for their uploads, manifests for consumers, and leftovers that are taken away."""
+"""Access to storage elements: sources for pilots, addresses for their uploads, manifests for consumers, and removal of leftover files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes room on a storage element: takes away what lost attempts of ended jobs left there. Nothing that anybody can see is touched.
+"""Frees space on a storage element: removes what lost attempts of completed jobs left there. Published files are never touched.
 
 An attempt has lost when its job is final and has committed another one, or none. What a job that still goes on left behind stays: its late end may count yet.
 """

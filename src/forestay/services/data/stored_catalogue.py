@@ -1,4 +1,4 @@
-"""Keeps the catalogue in the job store: one document a file, only for files of which the rules do not tell everything.
+"""The file catalogue in the job store: one document for each file that the naming rules do not fully describe.
 
 Outputs of jobs need no document: where they are is in their committed manifest, so registering each would only be one more write a job.
 """

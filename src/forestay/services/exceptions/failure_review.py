@@ -1,4 +1,4 @@
-"""Judges failures again that wait for a person: by a pattern that was taught since, or by the cause that a person gives one of them.
+"""Classifies waiting failures again: by a pattern that was taught since, or by the cause that a person assigned to one of them.
 
 A failure that gets another cause is decided on anew, and that decision goes the way of every other: safeguards, act, record. The recorded incident stays as it is; its status has the new cause, the
 fingerprint that goes with it and what decided. First it is acted on, then the status is written: whoever dies in between is followed by the next, who finds the failure where it was or not waiting any more.

@@ -1,4 +1,4 @@
-"""An exception on its way through the pipeline: its incident, where that stands, what was decided, and what the safeguards are asked about it."""
+"""An exception on its way through the pipeline: its incident and status, the decision, and the request to the safeguards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Continues exceptions that were left behind: their handler died, their wait is over, a person approved or let a storm go on, or a rule was added since.
+"""Continues unfinished exceptions: their handler died, their wait is over, a person approved them or released a storm, or a rule was added since.
 
 There is no queue that could be lost. A failure is a job in the state `faulted` that is due; any other exception is an incident that is due.
 """

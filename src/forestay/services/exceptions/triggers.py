@@ -1,4 +1,4 @@
-"""Exceptions that people raise at any time, past the engine: the triggers that the rules offer, and what no rule foresees (paper P1, section 5).
+"""Exceptions that people raise at any time, outside the engine: triggers offered by rules, and cases that no rule covers (paper P1, section 5).
 
 A trigger is a value of `exception.trigger` for which a rule is written; the rule's description says what it means. An exception that none of them names suspends
 its run as a safeguard, at once, and waits in the inbox with its context and with how its raiser would handle it: until a rule is added that answers it, or an

@@ -1,4 +1,4 @@
-"""The compensation library of a tenant: what undoes an action, apart from the flows. It is added to and changed while runs go on.
+"""The compensation library of a tenant: how actions are undone, stored apart from the flows. It can be changed while runs are active.
 
 A run asks when a task has completed, and keeps the version that it is given. Every version is kept for ever, so that it is there when the run is undone.
 """

@@ -1,4 +1,4 @@
-"""What the end of a run's job says to the run."""
+"""What the completion of a job tells its run."""
 
 from __future__ import annotations
 

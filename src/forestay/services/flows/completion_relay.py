@@ -1,4 +1,4 @@
-"""Carries the ends of runs' jobs up to the runs: in batches, at least once, and remembered.
+"""Relays the completions of jobs to their runs: in batches, at least once, and recorded.
 
 Ended jobs are found by search over a window that overlaps the last one. What a shard was told of is on its delivery document, a bitmap that only relays
 write, after the shard was told: who dies between the two tells it again, which is harmless. Any number of relays may run; each finds what

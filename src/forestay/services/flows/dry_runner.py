@@ -1,4 +1,4 @@
-"""Says what a run would do without beginning any of it: nothing is stored, submitted or asked of an engine.
+"""Reports what a run would do without starting it: nothing is stored or submitted, and no engine is called.
 
 Jobs are made up by the code that makes them in a run, so that their inputs and reuse keys are the same; they are dropped afterwards.
 """

@@ -1,4 +1,4 @@
-"""Whether runs and tasks may begin and end: asked by flows, answered by whoever handles exceptions."""
+"""The constraint checks that runs and tasks request before they start and complete; the exception services answer them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the jobs of runs, and looks after them: what the activities of runs and shards do.
+"""Creates the jobs of runs and follows them: the work of the activities of runs and shards.
 
 A job's id is made of run, work and index and it is created only if it is absent, so that every call may be repeated.
 """

@@ -1,4 +1,4 @@
-"""Keeps flows by the hash of their content: stored once, never changed, good for any cache."""
+"""Stores flows by the hash of their content: written once and never changed, so that every cache of them stays valid."""
 
 from __future__ import annotations
 

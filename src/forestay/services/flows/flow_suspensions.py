@@ -1,4 +1,4 @@
-"""Suspensions: one write holds every run of a flow, those that start later too, or orders something of all of them.
+"""Suspensions: one write suspends every run of a flow, including runs that start later, or sends a command to all of them.
 
 A suspension is a document for each tenant and version of a flow. The claim path asks before it gives a job away, from a copy that is at most half a second
 old; so nothing has to be written on any run or job. The submit path asks the store itself: a job that is made behind a closed suspension is held back until

@@ -1,4 +1,4 @@
-"""For which run another one was placed in this domain or in a peer's, as the store has it."""
+"""Finds for which run another run was placed in this domain or in a peer's, from the store."""
 
 from __future__ import annotations
 

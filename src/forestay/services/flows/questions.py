@@ -1,4 +1,4 @@
-"""Questions that runs ask people: kept while they wait, and for a while after, so that everyone sees what became of them.
+"""Questions that runs ask people: stored while they are open, and for a while after, so that everyone sees the outcome.
 
 A question is a document. The run makes it and closes it; nobody else writes it. An answer goes to the run, which takes the first one: the document is only
 what the inbox shows.

@@ -1,4 +1,4 @@
-"""What rules may see of a run: its data, and where each of its tasks stands."""
+"""What rules can see of a run: its data, and the state of each of its tasks."""
 
 from __future__ import annotations
 

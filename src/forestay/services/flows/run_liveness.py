@@ -1,4 +1,4 @@
-"""Knows which runs nobody can ask after any more: the run itself has ended, and so have all for which it was run.
+"""Knows which runs are over for good: the run itself has ended, and so have all runs for which it was started.
 
 A run above may read what the jobs of its sub-flows made for as long as it runs, and have them undone when it fails. Who is above whom is known to the engine until it
 forgets a run, and to the store where a sub-flow was placed or a worklet started.

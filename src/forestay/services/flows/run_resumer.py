@@ -1,4 +1,4 @@
-"""Resumes runs: one that has ended goes on under its own id with what it had done."""
+"""Resumes runs: a run that has ended continues under its own id and keeps what had succeeded."""
 
 from __future__ import annotations
 

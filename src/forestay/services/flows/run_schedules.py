@@ -1,4 +1,4 @@
-"""Schedules of runs: checked before they are kept, and started by the same service as every other run."""
+"""Schedules of runs: validated before they are stored; their runs are started by the same service as all others."""
 
 from __future__ import annotations
 

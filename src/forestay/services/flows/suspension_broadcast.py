@@ -1,4 +1,4 @@
-"""Passes the orders of suspensions on: every run of the flow that had begun by then is told.
+"""Broadcasts suspension commands to every run of the flow that had started by then.
 
 A run takes a verb once, by its id; so an order may be passed on again from the beginning, by anyone, when whoever did it has died. The suspension stays closed until
 a whole look at the engine's list finds nobody who was not told.

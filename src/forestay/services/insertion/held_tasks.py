@@ -1,4 +1,4 @@
-"""What a relay holds: its claims, and the task of each at the task server."""
+"""The claims of a relay, and the task of each at the task server."""
 
 from __future__ import annotations
 

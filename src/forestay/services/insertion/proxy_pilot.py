@@ -1,4 +1,4 @@
-"""Makes a relay known as the pilot whose place it takes, lets it heartbeat, and takes over what the relays of dead servers held.
+"""Registers a relay as a pilot, sends its heartbeats, and takes over the tasks of relays on dead servers.
 
 A relay lives in a server. When that server is gone its claims need not wait for their lease: another relay of the same task server takes them away,
 claims the jobs as any pilot would, and finds their tasks where they are. Nothing is sent twice for it.

@@ -1,4 +1,4 @@
-"""What is sent to a task server for a job, and what its word on the end of the task means for the job's attempt."""
+"""What is sent to a task server for a job, and how the final state of the task becomes the result of the job's attempt."""
 
 from __future__ import annotations
 

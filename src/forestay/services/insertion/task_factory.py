@@ -1,4 +1,4 @@
-"""Makes the jobs of TES tasks, once for each that is meant.
+"""Creates the jobs of TES tasks, once for each intended task.
 
 A request that is sent again is known by its key, or by its text while nobody was told the id that it was given (decision 55).
 """

@@ -1,4 +1,4 @@
-"""Asks a task server how the tasks of a relay stand, in few calls, and what became of those that are over.
+"""Polls a task server for the states of a relay's tasks in few calls, and reads the results of those that have ended.
 
 Most tasks that are waited for are among the newest, so one page of the newest says how they stand, and costs a server that has no index over states no
 more than that page. For those that are not on it there is one list for each state in which tasks spend their time; what is in none of them is asked for

@@ -1,4 +1,4 @@
-"""Carries jobs to a task server that is not ours: the proxy of paper P0, section 5.
+"""Forwards jobs to a task server that is not ours: the proxy of paper P0, section 5.
 
 It takes the place of a pilot. It claims the jobs that are meant for its server (monitor), makes a task of each there and keeps who is who (correlator: see
 `domain.jobs.conversation`), asks in few calls how they stand, and brings their ends as a pilot would. What to do about an end that is not good is

@@ -1,4 +1,4 @@
-"""Makes the task of a claim at the task server, once, and writes the exchange down.
+"""Creates the task of a claim at the task server, once, and records the exchange.
 
 A creation that was not answered may have taken place: it is looked for by its tags before it is sent again. So is the task of an earlier attempt of
 which nobody knows what became of it; one that runs or has ended well is adopted.

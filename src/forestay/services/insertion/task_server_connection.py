@@ -1,4 +1,4 @@
-"""Reaches a task server behind the proxy: a few calls at once, and a note of since when it is silent."""
+"""The connection to a task server behind the proxy: a limited number of concurrent calls, and since when the server has not answered."""
 
 from __future__ import annotations
 

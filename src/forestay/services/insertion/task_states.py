@@ -1,4 +1,4 @@
-"""How a task stands, in the words of TES, by the jobs that it is."""
+"""The state of a TES task, derived from its jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps TES tasks over the job store: shows how they stand, and sees to it that outputs are brought away.
+"""TES tasks over the job store: reports their state, and ensures that their outputs are delivered.
 
 A task is one Forestay job; one with outputs has a second, which is held until the first has ended (`formats.ga4gh.tes_job`). Whoever sees that end lets the
 second go: the server that wrote it, at once; any server that looks for such jobs now and then; and whoever is asked how the task stands. So it

@@ -1,4 +1,4 @@
-"""Starts runs for clients of the Workflow Execution Service: a run is a run, and what was asked for is kept beside it.
+"""Starts runs for clients of the Workflow Execution Service, and stores the original request beside each run.
 
 The run is started before the request is written down: a run that is listed is one that was begun. Who repeats a request with its key gets the same run, and what
 is missing is written then.

@@ -1,4 +1,4 @@
-"""Reads runs: which there are, how they stand, what their tasks are.
+"""Reads runs for the Workflow Execution Service: their list, states and tasks.
 
 A page of runs costs one search and a question for each run that has not ended; how a run ended is remembered here, and kept in the store for the time after the
 engine has forgotten it.

@@ -1,1 +1,1 @@
-"""Jobs: accepted, followed, steered and ended."""
+"""Jobs: submission, events, control and completion."""

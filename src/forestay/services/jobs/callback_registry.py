@@ -1,4 +1,4 @@
-"""Registers for the end of a job that was submitted before."""
+"""Registers callbacks for the completion of jobs that were submitted before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifies the callback of each ended job, again and again until it is taken.
+"""Sends the callback of each ended job, and repeats it until the receiver has accepted it.
 
 Each receiver is served by itself: one that does not answer delays its own callbacks and nobody else's. What is taken up is put off in the
 store for a while, so that the next search finds others; whoever dies with it leaves it to be found again after that.

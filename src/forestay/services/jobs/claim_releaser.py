@@ -1,4 +1,4 @@
-"""Takes claims away from pilots that are dead, silent, or do not know of them."""
+"""Releases claims of pilots that are dead, silent, or do not know of them."""
 
 from __future__ import annotations
 

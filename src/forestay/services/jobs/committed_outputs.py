@@ -1,4 +1,4 @@
-"""Says where the outputs of a job are, and only of a commit that is proven.
+"""Locates the outputs of a job, and only of a proven commit.
 
 A read may show a commit that the store is about to roll back; a consumer who took those outputs would later see others. So the
 document is confirmed by an acknowledged write before anyone is told, unless its commit was acknowledged here.

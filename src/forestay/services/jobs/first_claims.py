@@ -1,4 +1,4 @@
-"""Claims that are written together with their jobs: a waiting pilot gets a job in the very write that creates it.
+"""Claims that are written together with their jobs: a waiting pilot gets a job in the same write that creates it.
 
 The document comes to be as if the job had been queued and then claimed, with both lines in its story. The law is that of every
 claim: only an acknowledged write starts work. After an unclear answer the document is read, and if it carries the claim a confirming

@@ -1,4 +1,4 @@
-"""Who somebody is here, by what a provider of identities says of them: a mapping that an operator has declared, and nothing besides."""
+"""Maps the claims of an identity provider to a user and roles here, only by what the operator has configured."""
 
 from __future__ import annotations
 

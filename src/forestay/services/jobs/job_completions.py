@@ -1,4 +1,4 @@
-"""Takes the ends of attempts from pilots and commits them, many in one write.
+"""Accepts the completions of attempts from pilots and commits them, many in one write.
 
 An end is answered only when it is settled: it counts, it is kept because the job is held, or it is superseded and kept as
 evidence. Anything else is `unknown`, and the pilot sends it again.

@@ -1,4 +1,4 @@
-"""What rules may see of a job of which no attempt has failed."""
+"""What rules can see of a job none of whose attempts has failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells whoever listens of every transition: those made here at once, those made elsewhere within a second or two."""
+"""Publishes every transition of a job to subscribers: those made by this process at once, those of others within a second or two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts when a job runs longer than was expected of it: once an attempt."""
+"""Raises an alert when a job runs longer than expected: once for each attempt."""
 
 from __future__ import annotations
 

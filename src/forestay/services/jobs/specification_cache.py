@@ -1,4 +1,4 @@
-"""Keeps the specifications that a server needs again and again: they never change, so what was read once is good for ever.
+"""Caches the specifications that a server uses repeatedly. They never change, so a cached one stays valid.
 
 What is kept is bounded in number and in bytes. A task of TES may bring whole files along in its specification, and one that is large is not kept
 at all: it is read again by whoever needs it.

@@ -1,4 +1,4 @@
-"""What a store says of itself to whoever submits jobs: its generation, and until when ended jobs were removed."""
+"""What a store reports to clients that submit jobs: its generation, and until when ended jobs were removed."""
 
 from __future__ import annotations
 

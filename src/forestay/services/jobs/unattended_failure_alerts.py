@@ -1,4 +1,4 @@
-"""Alerts when a job fails that nobody waits for: once a job."""
+"""Raises an alert when a job fails for which nobody waits: once for each job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knows whoever comes with a token: of our own making, or of the provider that the settings name."""
+"""Authenticates callers by token: our own, or one of the configured identity provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions for browsers: a link that logs in once, traded for a token that may do what its asker may, and no longer than theirs.
+"""Browser sessions: a link that works once is exchanged for a token with the rights of the person who asked for it, and no longer lifetime.
 
 The link carries a secret of which the store keeps the digest alone. Whoever comes with it first, in time, gets the session; the same
 version-checked write that gives claims away sees to it that there is no second one, whichever servers are asked.

@@ -1,5 +1,4 @@
-"""Counts what stands in the whole domain, for those who watch it: jobs by state, incidents that are not closed by state and cause, and how long the oldest have
-waited.
+"""Counts for monitoring the whole domain: jobs by state, open incidents by state and cause, and the longest waiting times.
 
 The store is asked only while somebody reads the figures, and not more often than every so many seconds however many read them.
 """

@@ -1,4 +1,4 @@
-"""Removes jobs that ended long ago, what is kept beside them, and pilots that are gone: else the store grows for as long as a domain lives.
+"""Removes jobs that ended long ago, what is stored beside them, and pilots that are gone, so that the store does not grow for ever.
 
 What anybody may still ask for stays, however old it is: jobs that have not ended, jobs of runs that have not, ends of which a submitter is still to be told. So do
 incidents, decisions and rules, which later rules are replayed over, the audit log, and the files that jobs made.

@@ -1,4 +1,4 @@
-"""Tells traces what became of jobs, and of the incidents on their way."""
+"""Exports traces of jobs and of their incidents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells lineage of jobs and runs: read from the store in the order of their changes, sent at least once.
+"""Reports the lineage of jobs and runs: read from the store in the order of changes, sent at least once.
 
 How far it has come is a document, written after what it says was sent. One of several reconcilers has the turn at a time; when it dies another goes on from the document, and
 repeats at most what was sent since. Events are made of what is stored, so a repeat is the same event.

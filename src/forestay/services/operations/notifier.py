@@ -1,4 +1,4 @@
-"""Tells notification channels of alerts, and of incidents that wait for a person: the first at once, the rest in digests.
+"""Sends alerts, and incidents that wait for a person, to notification channels: the first at once, the rest in digests.
 
 Any number may run. What a notification channel was told and is to be told is one document, written over what was read: only one of several takes a letter up. It is sent at
 least once; a reconciler that dies between sending and writing that down has it sent again, under the same name.

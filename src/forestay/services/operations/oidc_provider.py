@@ -1,4 +1,4 @@
-"""Knows people by the tokens of a provider of identities (OpenID Connect), and logs them in by its page.
+"""Authenticates people by the tokens of an OpenID Connect provider, and logs them in through its page.
 
 The provider's keys are kept and read anew after a while, at once when a token names a key that is not among them, but never more often than a
 stranger could make it a burden. While the provider is away its last keys stay good, for a day.

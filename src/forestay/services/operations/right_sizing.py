@@ -1,4 +1,4 @@
-"""Says what the jobs of tasks would have asked for, by what the newest of them used. It only reads, and nothing acts on what it says.
+"""Recommends the resources of tasks from what their latest jobs used. It only reads; nothing acts on its advice.
 
 What was measured is in the documents of jobs: the peak memory, the wall time and the size of the inputs of the attempt that counts.
 """

@@ -1,4 +1,4 @@
-"""Tells the whole history of a run: the engine's log joined with the exception service's, in one order of time (paper P1, section 2).
+"""The history of a run: the engine's log merged with that of the exception service, in the order of time (paper P1, section 2).
 
 What an engine knows of a run are its events; ours are in its history, another's are those that it reported. What the service knows are incidents, decisions, steps, orders with their answers, and
 what people did by name. Neither tells the story alone.

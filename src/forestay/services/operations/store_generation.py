@@ -1,4 +1,4 @@
-"""Raises the generation after a store was brought back from a backup, while no other process of the domain runs.
+"""Raises the generation after a store was restored from a backup, while no other process of the domain runs.
 
 The new number is written down first, as unfinished; whoever is interrupted goes on with the same one. Only then are the jobs that are not
 final brought to it, each by a version-checked write.

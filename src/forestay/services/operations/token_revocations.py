@@ -1,4 +1,4 @@
-"""Takes tokens back before they expire: the one with which somebody logs out, or all that a person has.
+"""Revokes tokens before they expire: the one used to log out, or all of a person.
 
 A revocation is a record, by which the other servers hear of it within seconds. A server that starts reads those that can still matter: of sessions
 those of the last hours, of longer tokens all.

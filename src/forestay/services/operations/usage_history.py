@@ -1,4 +1,4 @@
-"""Looks back over a span of time: how many jobs were submitted and ended, how long they waited, what failed of which cause, and what was recovered without a person.
+"""Usage over a period: jobs submitted and ended, waiting times, failures by cause, and what was recovered automatically.
 
 Nothing is written for it: everything is counted from the jobs and incidents that are in the store anyway. Counts are of all of them; what only documents tell (waits, what
 came of a failure) is read off the newest so many, and the answer says how many those were. An answer is good for some seconds, however many ask.

@@ -1,4 +1,4 @@
-"""Measures what this domain offers a tenant: slots, how many are free, what waits, how long a job takes. Told to peers, and weighed against theirs.
+"""Measures what this domain offers a tenant: slots, free slots, queue length, job duration. Sent to peers, and compared with theirs.
 
 Pilots that are alive offer their slots, and sites those that their agents may still send pilots for. Nothing is looked at one by one but a sample of the jobs that ended last.
 """

@@ -1,4 +1,4 @@
-"""Holds the leases of peers for whom this domain runs things, and stops what they sent when a lease has lapsed; see `domain.peers.peer`."""
+"""The leases of peers for which this domain runs work; stops that work when a lease has expired; see `domain.peers.peer`."""
 
 from __future__ import annotations
 

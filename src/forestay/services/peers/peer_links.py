@@ -1,4 +1,4 @@
-"""Keeps what is known of the connection to each peer: the newest stamp and when it came, what the peer offers, whether it answers.
+"""The state of the connection to each peer: the newest timestamp and when it was received, what the peer offers, whether it answers.
 
 A stamp is written down, with the time at which it reached us, before it is used: so every process of this domain knows until when a lease that any of them holds can last.
 """

@@ -1,4 +1,4 @@
-"""Follows the peers: asks each what it offers, holds the lease, hears of all runs there by one call, and moves what a peer that is away can no longer run.
+"""Polls the peers: their capacity, the lease, and all runs there in one call; moves work that an unreachable peer can no longer run.
 
 Any number of reconcilers may do it at once: every act is a version-checked write on what was seen, a send under a key, or a message that a run takes twice without harm.
 """

@@ -1,4 +1,4 @@
-"""Keeps the register of peers, and knows them by the tokens that they send.
+"""The register of peers; recognises them by the tokens that they send.
 
 A document for each peer, in the name of the whole domain. Every server has a copy of the register, at most some seconds old: a token is checked without asking the store, and a peer
 that was taken away is nobody again as soon as the copy is renewed.

@@ -1,4 +1,4 @@
-"""Places the runs of sub-flows that may run in another domain: chooses where, writes the choice down, and only then starts it there.
+"""Places the runs of sub-flows that may run in another domain: chooses the domain, records the choice, and only then starts the run there.
 
 Everything may be repeated by anyone at any time: the choice stands once it is written, the key makes a second sending the same run, and a run that runs here has an id that is made of what it is.
 """

@@ -1,1 +1,1 @@
-"""Pilots: enrolled, heard, drained, revoked, and found dead."""
+"""Pilots: enrolment, heartbeats, draining, revocation, and detection of dead ones."""

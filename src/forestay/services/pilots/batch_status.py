@@ -1,4 +1,4 @@
-"""What a site's batch system says of the batch jobs that pilots live in, as its agent wrote it on their launches.
+"""The state of the batch jobs in which pilots run, as the site agent records it on their launches.
 
 A batch job that ended takes its pilot and everything in it along, so what the pilot held is free at once, and for sure not running. One that
 the batch system only gave up (its node failed) may run on; and of one that it does not speak of nothing is concluded.

@@ -1,4 +1,4 @@
-"""Takes the heartbeats of pilots and stores them, many in one small document; shares the slots among the servers.
+"""Receives the heartbeats of pilots and stores them, many in one small document; divides the hash slots among the servers.
 
 Each server writes only its own heartbeat pages, so nothing is version-checked. A pilot's heartbeat is acknowledged when the heartbeat page with it
 is stored. The server's own heartbeat is on the same heartbeat pages: servers see each other alive by counters that move, never by clocks.

@@ -1,4 +1,4 @@
-"""Counts how the inputs of jobs came to their pilots: from the pilot's own cache, a neighbour's, another host's, or from storage.
+"""Counts where the inputs of jobs came from: the pilot's own cache, a neighbour's, another host's, or storage.
 
 Pilots tell it with the ends of attempts, and it is written nowhere: each server knows what it heard since it was started, in bounded memory.
 """

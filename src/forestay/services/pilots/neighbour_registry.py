@@ -1,4 +1,4 @@
-"""Who else is on a host: the pilots that share their cached files with each other.
+"""The pilots of each host, which share their cached files with each other.
 
 One small document a host names its pilots with a cache and where their files are; a registration adds to it, a good-bye takes away.
 A heartbeat is answered from memory and never reads the store: what changed at other servers is read for many hosts at once, now and then, and only

@@ -1,4 +1,4 @@
-"""Finds claims whose pilots are gone and releases them. Any number of these may run at once.
+"""Finds claims whose pilots are gone and releases them. Any number of scanners may run at once.
 
 A pilot's silence only counts while the servers themselves are seen to store their heartbeats: when the store or all servers are
 down no pilot could be heard, so the clock stands still; and when the store has not answered us for a while, everything is forgotten

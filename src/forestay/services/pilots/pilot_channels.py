@@ -1,4 +1,4 @@
-"""Holds the channels of pilots: passes orders down them, and learns of a pilot's death when its channel closes."""
+"""The open channels of pilots: sends commands through them, and detects a pilot's death when its channel closes."""
 
 from __future__ import annotations
 

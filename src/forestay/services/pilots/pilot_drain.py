@@ -1,4 +1,4 @@
-"""Tells pilots to take no more jobs: what they run they bring to its end, then they go.
+"""Drains pilots: they take no more jobs, complete what they run, and exit.
 
 The order is written on the pilot's document first, so that it holds whatever happens to the servers, and then passed down the pilot's channel:
 at once by the server that holds it, within a second or two by another one. A pilot that was without a channel just then hears it when it opens

@@ -1,4 +1,4 @@
-"""Lets pilots in by secrets that are good once.
+"""Enrols pilots by secrets that work once.
 
 Of a secret the store keeps the digest alone. Which pilot used it is decided by one version-checked write; a pilot whose answer
 was lost asks again with the same number and finds its own name there, whichever server it asks.

@@ -1,4 +1,4 @@
-"""Keeps the launches of site agents: one document a launch, one version-checked write a change.
+"""Stores the launches of site agents: one document for each launch, one version-checked write for each change.
 
 Open launches of a site are found by a kind of their own. An ended one moves to the kind of the six hours in which it ended, so that
 what is looked through stays small for ever; its name stays the same.

@@ -1,4 +1,4 @@
-"""Takes the right of single pilots away: their heartbeats, claims and ends are refused from then on.
+"""Revokes single pilots: their heartbeats, claims and completions are refused from then on.
 
 It is written on the pilot's document, which says no to a new token for ever, and as a record, by which the other servers hear of it within
 seconds. Its jobs are not released here: the pilot may be running them still. Its lease does that, as for one that is silent.

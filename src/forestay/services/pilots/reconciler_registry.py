@@ -1,4 +1,4 @@
-"""Reconcilers leave word that they are there. Nobody asks a reconciler anything, so without it nobody would notice that none runs.
+"""The register of running reconcilers. No request goes to a reconciler, so without it nobody would notice that none runs.
 
 One small document for the whole domain: each reconciler writes its line again every so often, and drops the lines of those long gone.
 """

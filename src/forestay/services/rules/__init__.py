@@ -1,1 +1,1 @@
-"""Rules: written, replayed, promoted, and asked."""
+"""Rules: stored, replayed, promoted and evaluated."""

@@ -1,4 +1,4 @@
-"""Keeps playbooks by name, for the rules of all rule sets: every content is a version, kept for ever, and the name stands for the newest.
+"""Stores playbooks by name, for the rules of all rule sets: each content is a version that is kept, and the name refers to the newest.
 
 What a rule concludes by a name is looked up when it decides, at most half a second old, and the decision has the steps themselves: what is changed
 afterwards changes nothing that was decided before.

@@ -1,4 +1,4 @@
-"""The rule sets that a replay asks, and what they decide about an incident.
+"""The rule sets that a replay evaluates, and their decisions about an incident.
 
 Rules are evaluated once for each group of incidents between which the asked rules cannot tell; `DecisionGroups` says for how many that was.
 """

@@ -1,4 +1,4 @@
-"""Counts for one error what became of its failures that were tried again: one search and one read by ids, over a bounded number of incidents."""
+"""Counts the outcomes of an error's retried failures: one search and one read by ids, over a bounded number of incidents."""
 
 from __future__ import annotations
 

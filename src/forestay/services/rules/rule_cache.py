@@ -1,4 +1,4 @@
-"""A copy of all rules, at most half a second old, and the decisions that are made by it.
+"""A copy of all rules, at most half a second old, and the decisions made with it.
 
 Whoever evaluates rules has one. It reads one small document a few times a second; a version that it does not have is read as what it
 changed, its conditions are compiled, and then the set is put in the place of the old one: nobody who walks waits for anything.

@@ -1,4 +1,4 @@
-"""Changes rules: adds one for its reference incident, promotes it, takes it away, goes back to an older version.
+"""Changes rules: adds a rule for its reference incident, promotes it, removes it, or restores an older version.
 
 A rule is written for a run that is there: its condition must be true on that reference incident. Every earlier reference incident is asked again
 before the rule is kept; one that would then be answered otherwise is shown, and the rule is refused unless that is confirmed (P1-33).

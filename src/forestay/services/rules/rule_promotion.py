@@ -1,4 +1,4 @@
-"""Lets a rule act, after it was replayed over every failure that is recorded.
+"""Activates a rule after its replay over all recorded failures.
 
 The replay is part of the promotion: there is no promotion without one, and its summary is stored with the version that it makes. A rule with wrong verdicts, or with a condition that errs on some
 incident, is refused unless that is confirmed and a reason is given; the reason and the summary go into the audit log before the rule acts.

@@ -1,4 +1,5 @@
-"""Proposes rules: from what recovered recorded failures, and from what people did by hand. Each proposal is replayed over all incidents before it is shown, and none ever acts by itself.
+"""Proposes rules: from what recovered past failures, and from what people did by hand. Each proposal is replayed over all incidents before it is shown,
+and none acts by itself.
 
 Two passes over the incidents: the first counts what helped (`domain.rules.proposal`), the second replays the proposals, each as if it alone answered what its condition is true of.
 """

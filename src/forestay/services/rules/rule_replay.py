@@ -1,4 +1,4 @@
-"""Runs rules over recorded incidents: those of a set as it stands or stood, with a rule promoted, or with drafts that nobody has added yet.
+"""Evaluates rules on recorded incidents: those of a rule set at some version, with one rule promoted, or with drafts that are not yet added.
 
 The incidents are read from the newest back, page by page, since what came of one is told by what its job did later (`domain.rules.incident_outcome`). Of each job one small value is remembered on
 the way, and nothing of the incidents. The rules are evaluated once for each group of incidents between which they cannot tell (`domain.rules.decision_groups`). The work is done in slices of a few milliseconds, so that a server goes on answering meanwhile; one replay at a time in a process.

@@ -1,4 +1,4 @@
-"""Keeps rule sets: every version as what it changed, stored once and never changed; and for each set one head that names its newest.
+"""Stores rule sets: each version as its changes, written once; one head document for each set names the newest version.
 
 The law. A version is made by a create-only write under its number, so of two who change a set at once one gets the number. It is in
 force when the head names it, by a version-checked write. A writer that dies between the two has changed nothing; the next one finds

@@ -1,4 +1,4 @@
-"""Binds flows to late-bound tasks: what a late-bound task runs is chosen when it begins, by rules, or by a document that may be changed at any time.
+"""Binds flows to late-bound tasks: which flow such a task runs is chosen when it starts, by rules or by a document that can be changed at any time.
 
 The rules are asked first: a selection tree sees the run, and its conclusion names the worklet. Where no rule answers, the flow that is bound to the place is
 run. Runs whose task has begun stay with what they were told, unless it is replaced.

@@ -1,4 +1,4 @@
-"""Replaces a worklet that runs by the one that the rules choose now: the rules are asked first, and only then is anything stopped.
+"""Replaces a running worklet by the one that the rules choose now: the rules are evaluated first, and only then is anything stopped.
 
 So a task is never left without a worklet because no rule answered. The swap itself is one verb on the run, which takes it once: the old worklet's run is
 cancelled and the new one started by the run itself, whatever happens to whoever asked.

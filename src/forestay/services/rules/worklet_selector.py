@@ -1,4 +1,4 @@
-"""Asks the rules of type selection which worklet a late-bound task of a run is to run; it fills `WorkletChooser` of `worklet_bindings`.
+"""Evaluates the selection rules for the worklet of a late-bound task; it implements `WorkletChooser` of `worklet_bindings`.
 
 The tree is that of the task, in the flow's own rule set first, then the domain's, then the packs'. A rule sees the run's data, where each task stands, and as the
 task's data what the task gives to the worklet.

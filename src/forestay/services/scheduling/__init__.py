@@ -1,1 +1,1 @@
-"""Which pilot gets which job."""
+"""Decides which pilot gets which job."""

@@ -1,4 +1,4 @@
-"""The candidates of one server: for every lane the next jobs with their versions, read ahead of need.
+"""The candidate buffers of one server: for every queue lane the next jobs with their versions, read ahead.
 
 A buffer is a hint. Its cursor moves past what was taken, so that two looks never offer the same job; it goes back to the start
 of its lane only after the store has had time to show what was written. Jobs of other servers' slots are taken from the

@@ -1,4 +1,4 @@
-"""Gives jobs to pilots: one version-checked write a claim, many claims a round trip.
+"""Assigns jobs to pilots: one version-checked write for each claim, many claims in a round trip.
 
 Each server looks after the jobs in its own slots and keeps buffers of candidates (`candidate_buffers`). Pilots' requests wait; all
 that can be answered at one moment are written in one bulk. A request that finds nothing for a while is served from other

@@ -1,4 +1,4 @@
-"""How the claim dispatcher of a server works, and the tally of what it has done."""
+"""The settings of a server's claim dispatcher, and its counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the health of hosts: what goes wrong and well on them, shared by all servers, and what the claim dispatcher may give to each.
+"""Tracks the health of hosts from failures and successes, shared by all servers, and limits what the claim dispatcher may give to each.
 
 One document a tenant has every host of which there is something to say. It is written version-checked when a fast failure, a closing, a probe or an opening happens, which is
 rare, and read about once a second while pilots ask. What goes well costs a look into a dictionary.

@@ -1,4 +1,4 @@
-"""What the claim dispatcher knows of data: one matching a tenant, fed with candidates, pilots' requests and their caches.
+"""Matches jobs to pilots by cached data: one matching for each tenant, fed with candidates, pilots' requests and their caches.
 
 A tenant without pilots that keep caches has none, and nothing is done for it. Only candidates with inputs or a colocation are looked at here; what they read is in their
 specifications, which never change and are read once.

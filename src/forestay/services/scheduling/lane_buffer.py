@@ -1,4 +1,4 @@
-"""The buffer of one lane: its next candidates, kept in a server's memory."""
+"""The buffer of one queue lane: its next candidates, in a server's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seats of licences: taken before the claim of a job is written, given back when its attempt is over.
+"""Seats of licences: taken before the claim of a job is written, returned when its attempt has ended.
 
 Each licence is one version-checked document of the whole domain, with the claims that hold its seats. A server takes seats first and writes the claim
 then, so there are never more claims than seats. What dies between the two leaves seats without a claim. They are found by looking at

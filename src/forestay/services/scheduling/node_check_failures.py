@@ -1,4 +1,4 @@
-"""Notes that a pilot found its machine not fit and ended before it was given any job: an alert, and word to who looks after hosts."""
+"""Records that a pilot found its host unfit and ended before it got a job: an alert, and a report to the host health tracker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each pilot's cache holds, as pilots tell it with their requests for work; and who can hand a file to whom.
+"""The cache contents of each pilot, as reported with its requests for work, and who can serve a file to whom.
 
 Kept in this server's memory only, and bounded: a pilot whose report does not continue what is known here tells everything again. So a server that was started anew, or one that
 a pilot turns to for the first time, knows after two requests what it needs. Nothing here is ever needed for correctness.

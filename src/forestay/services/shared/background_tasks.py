@@ -1,4 +1,4 @@
-"""Errands: what a service does beside its loop."""
+"""Tasks that a service runs beside its loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares one look at the store among all who want the same at about the same time."""
+"""Shares one read of the store among all callers that want the same at about the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored, read, changed and written over what was read, until a write stands."""
+"""Reads a document, changes it, and writes it if its version is still the same; repeats this until a write succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incidents that waited for a person, and for nobody any more."""
+"""Settles incidents that waited for a person and no longer need one."""
 
 from __future__ import annotations
 

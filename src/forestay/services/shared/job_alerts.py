@@ -1,4 +1,4 @@
-"""Raises alerts: records beside jobs, each made once, so any number of reconcilers may raise them."""
+"""Raises alerts: records beside jobs, each created once, so that any number of reconcilers may raise them."""
 
 from __future__ import annotations
 

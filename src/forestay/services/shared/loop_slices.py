@@ -1,4 +1,4 @@
-"""Long work on the event loop, in slices between which others have their turn."""
+"""Divides long work on the event loop into slices, so that other tasks run in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of services that look after what is due."""
+"""The loop of services that poll for due work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handles the items of a background loop one by one, so that an item that cannot be handled stops none of the others.
+"""Handles the entries of a background loop one by one, so that an entry that cannot be handled does not stop the others.
 
 Each loop of a reconciler looks through the documents of all tenants. Without this, a document that cannot be read, or that makes the code raise, would stop the loop at
 its place in every pass, and everything that comes after it would wait for ever.

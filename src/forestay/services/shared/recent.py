@@ -1,4 +1,4 @@
-"""A memory with a bound: what was set last stays, the oldest goes."""
+"""A bounded memory: the newest entries stay, the oldest are dropped."""
 
 from __future__ import annotations
 

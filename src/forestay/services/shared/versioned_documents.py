@@ -1,4 +1,4 @@
-"""Texts by name in which every content is a version, kept for ever; the name stands for the newest."""
+"""Named texts, of which each content is a version that is kept; the name refers to the newest."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Sites: the batch systems that pilots are sent to, and how many are sent."""
+"""Sites: the batch systems to which pilots are submitted, and how many are submitted."""

@@ -1,4 +1,4 @@
-"""Measures what a site is asked for: queued jobs by what they need, and the site's pilots by state.
+"""Measures the demand on a site: queued jobs by their resources, and the site's pilots by state.
 
 No job is looked at one by one: the queue is counted by lane, which is what servers do to find work anyway, and one job of each
 group is read as an example of what the group needs. Running jobs are counted by pilot, for the pilots of each site.

@@ -1,4 +1,4 @@
-"""Plans the fleet of a site: what is asked of the site now, with what is remembered of its launches.
+"""Plans the fleet of a site from its present demand and the history of its launches.
 
 All of it is by the agent's own monotonic clock, in seconds. What is forgotten with the process is asked of the server again.
 """

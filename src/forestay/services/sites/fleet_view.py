@@ -1,4 +1,4 @@
-"""Looks at everything that runs a tenant's jobs at once: sites, pilots and hosts, and what they do.
+"""Everything that runs a tenant's jobs in one view: sites, pilots and hosts, and what they do.
 
 What is read is bounded (10,000 pilots, 1,000 hosts), and good for a few seconds however many look.
 """

@@ -1,4 +1,4 @@
-"""Keeps a site's pilots: looks at what is asked of the site, plans launches, submits them, and tells what the batch system says of them.
+"""Keeps a site supplied with pilots: reads its demand, plans launches, submits them, and reports what the batch system says about them.
 
 The memory is the server's book of launches. A launch is written down before it is submitted, its id is in the batch job's name, and what
 an agent that was killed may have submitted is looked for by that name before anything is submitted once more. What the batch system does

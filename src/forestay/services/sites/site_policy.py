@@ -1,4 +1,4 @@
-"""What the operator of a site set for its agent."""
+"""What the operator of a site has configured for its agent."""
 
 from __future__ import annotations
 

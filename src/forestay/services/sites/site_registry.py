@@ -1,4 +1,4 @@
-"""Keeps what site agents say of themselves, and sees to it that a site has one agent at a time.
+"""Stores the reports of site agents, and ensures that each site has one agent at a time.
 
 An agent tells at every look that it is there, what its site's policy is, and what troubles it. Another agent for the same site is refused for as
 long as the first one may be expected to come back; the same agent, started anew, goes on at once.

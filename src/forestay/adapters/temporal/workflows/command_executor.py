@@ -1,4 +1,4 @@
-"""Carries out the commands of a run: those of one round in their order, those of different rounds side by side.
+"""Executes the commands of a run: those of one round in order, those of different rounds concurrently.
 
 What is not yet carried out is part of the state that a new run begins with, since every command may be repeated.
 """

@@ -1,4 +1,4 @@
-"""The run of a Python flow as a workflow: its function runs beside the run's loop and asks it for tasks.
+"""The run of a Python flow as a workflow: the flow's function runs beside the run's loop, which starts the tasks that it calls.
 
 The source comes with the run, so that every orchestrator runs a run by the very text that it was started with. A function cannot be carried into a new run,
 its state can: only at a checkpoint does a run continue as new. A function that never says where is stopped when its history has become too long.

@@ -1,4 +1,4 @@
-"""A start of a schedule as a workflow: it has the run started, and lives as long as the run, so that Temporal knows whether two would overlap."""
+"""A start of a schedule as a workflow: it starts the run and lives as long as the run, so that Temporal can detect overlaps."""
 
 from __future__ import annotations
 

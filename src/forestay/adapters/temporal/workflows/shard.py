@@ -1,4 +1,4 @@
-"""A shard as a workflow: at most 5,000 jobs of a round, known by three bitmaps."""
+"""A shard as a workflow: at most 5,000 jobs of a round, represented by three bitmaps."""
 
 from __future__ import annotations
 

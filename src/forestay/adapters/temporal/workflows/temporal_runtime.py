@@ -1,4 +1,4 @@
-"""What both workflows need of the outside: activities, messages to other workflows, how long a history may become."""
+"""What both workflows need from Temporal: activities, signals to other workflows, the limit on history length."""
 
 from __future__ import annotations
 

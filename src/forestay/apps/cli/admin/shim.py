@@ -1,4 +1,4 @@
-"""`forestay shim`: puts the shim in front of Slurm's commands, takes it away, and tells what a user's `sbatch` is."""
+"""`forestay shim`: installs the shim in front of Slurm's commands, removes it, and reports which `sbatch` a user gets."""
 
 from __future__ import annotations
 

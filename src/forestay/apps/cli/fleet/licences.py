@@ -1,4 +1,4 @@
-"""`forestay licences`: counted licences, their seats, and the jobs that have them."""
+"""`forestay licences`: counted licences, their seats, and the jobs that hold them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay peers`: the other domains to which sub-flows may go and from which they come."""
+"""`forestay peers`: the other domains to which sub-flows may be sent and from which they come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay pilots`: which pilots there are and what they do; draining and revoking them."""
+"""`forestay pilots`: lists pilots and what they run; drains and revokes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay compensations`: what undoes an action, registered apart from the flows; and which version a run keeps."""
+"""`forestay compensations`: how actions are undone, registered apart from the flows; and which version a run uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to many runs at once: those that a filter finds, shown before anything is done."""
+"""Actions on many runs at once: those that a filter finds, listed before anything is changed."""
 
 from __future__ import annotations
 

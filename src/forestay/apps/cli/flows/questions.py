@@ -1,4 +1,4 @@
-"""`forestay inbox questions` and `forestay inbox answer`: what runs ask people, and the answer."""
+"""`forestay inbox questions` and `forestay inbox answer`: the questions of runs to people, and their answers."""
 
 from __future__ import annotations
 

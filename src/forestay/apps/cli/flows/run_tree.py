@@ -1,4 +1,4 @@
-"""A run as a tree of its tasks: how each stands, how many of its jobs have ended how, since when, and what went wrong."""
+"""A run as a tree of its tasks: the state of each, counts of its jobs by state, times, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run watched until it has ended: a tree that lives on a terminal, plain lines elsewhere."""
+"""Follows a run until it has ended: a live tree on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

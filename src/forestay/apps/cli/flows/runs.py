@@ -1,4 +1,4 @@
-"""`forestay runs list` and `show`: the flows that run and ran."""
+"""`forestay runs list` and `show`: the runs of flows, active and ended."""
 
 from __future__ import annotations
 

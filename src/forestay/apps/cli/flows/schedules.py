@@ -1,4 +1,4 @@
-"""`forestay schedules`: runs that are started by the clock."""
+"""`forestay schedules`: runs that are started at set times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay sizes`: what jobs would have asked for, by what earlier ones used."""
+"""`forestay sizes`: the resources that jobs would have requested, on the basis of earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who decided about a failure, and why, in words: a rule by the beginning of its id with its reason, the default policy by its name, a person by theirs."""
+"""Who decided about a failure, and why, in words: a rule by its short id and reason, the default policy, or a person by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay inbox show` and its like: one error, which is all failures of one fingerprint, and what people say of it."""
+"""`forestay inbox show` and related commands: one error, which is all failures of one fingerprint, and its triage."""
 
 from __future__ import annotations
 

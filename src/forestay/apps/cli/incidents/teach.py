@@ -1,4 +1,4 @@
-"""`forestay inbox teach` and its like: which cause an error has, what was taught at this site, and what came of it."""
+"""`forestay inbox teach` and related commands: the cause of an error, what was taught at this site, and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay try`: what failures cost in the last weeks, from what is recorded already. No server is needed."""
+"""`forestay try`: what failures cost in the last weeks, from existing records. No server is needed."""
 
 from __future__ import annotations
 

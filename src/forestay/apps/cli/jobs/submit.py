@@ -1,4 +1,4 @@
-"""`forestay submit`: jobs in, ids out."""
+"""`forestay submit`: submits jobs and prints their ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay wait`: until jobs have ended. It only watches; to interrupt it changes nothing."""
+"""`forestay wait`: waits until jobs have ended. It only observes; interrupting it changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay packs`: the patterns that find causes, and the tests of one's own. No server is needed."""
+"""`forestay packs`: the patterns that determine causes, and tests of a site's own. No server is needed."""
 
 from __future__ import annotations
 

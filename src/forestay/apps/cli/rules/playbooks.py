@@ -1,4 +1,4 @@
-"""`forestay playbooks`: look at playbooks, check them, and store them under their names for rules to start."""
+"""`forestay playbooks`: shows playbooks, checks them, and stores them under their names for rules to start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`forestay rules`: look at rules, write one for an incident, test it, and let it act."""
+"""`forestay rules`: shows rules, adds one for an incident, tests it, and activates it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered about files."""
+"""Responses about files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of the catalogue: where a file is, and what people know about its replicas."""
+"""Routes of the catalogue: where a file is, and what is known about its replicas."""
 
 from __future__ import annotations
 

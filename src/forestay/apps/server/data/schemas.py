@@ -1,4 +1,4 @@
-"""What requests about files may contain, with every bound."""
+"""Requests about files, with all limits."""
 
 from __future__ import annotations
 

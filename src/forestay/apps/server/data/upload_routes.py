@@ -1,4 +1,4 @@
-"""Signed addresses for the outputs of a job: a pilot asks for them when it has something to put, and holds no key itself."""
+"""Signed addresses for the outputs of a job: a pilot requests them for each upload and holds no key itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for an approver: what waits for one, and their answer."""
+"""Routes for approvers: open requests, and the answers to them."""
 
 from __future__ import annotations
 

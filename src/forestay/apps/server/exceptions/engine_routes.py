@@ -1,4 +1,4 @@
-"""Interface X: other engines report what happens to their runs, and obey orders. They need to know nothing of exceptions."""
+"""Interface X: other engines report the events of their runs and carry out commands. They need to know nothing about exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors: all failures of one fingerprint, with what people have said of them."""
+"""Errors: all failures of one fingerprint, and their triage."""
 
 from __future__ import annotations
 

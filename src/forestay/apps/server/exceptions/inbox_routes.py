@@ -1,4 +1,4 @@
-"""Routes for the inbox: that something in it has changed, and what people do to its groups, step by step."""
+"""Routes of the inbox: change notifications, and people's actions on its groups, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incidents: what went wrong, what was decided on it, and what was done."""
+"""Incidents: what failed, what was decided, and what was done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for the safeguards: the global stop, the storms' groups, the limits."""
+"""Routes of the safeguards: the emergency stop, the groups of storms, the limits."""
 
 from __future__ import annotations
 

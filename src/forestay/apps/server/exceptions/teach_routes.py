@@ -1,4 +1,4 @@
-"""Teaching: which cause an error has, what was taught here, and what came of it."""
+"""Teaching: the cause of an error, what was taught here, and its results."""
 
 from __future__ import annotations
 

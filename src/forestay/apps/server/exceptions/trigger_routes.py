@@ -1,4 +1,4 @@
-"""Routes for what people raise: the triggers of a run, new exceptions, and playbooks launched for an incident."""
+"""Routes for exceptions that people raise: the triggers of a run, new exceptions, and playbooks started for an incident."""
 
 from __future__ import annotations
 

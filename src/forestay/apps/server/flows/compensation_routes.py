@@ -1,4 +1,4 @@
-"""Routes for the compensation library, and for what of it is on the stacks of runs."""
+"""Routes of the compensation library, and of its entries on the stacks of runs."""
 
 from __future__ import annotations
 

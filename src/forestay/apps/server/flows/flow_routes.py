@@ -1,4 +1,4 @@
-"""Routes for flows: stored, read, and all of their runs held or told something at once."""
+"""Routes for flows: store, read, and suspend or command all of their runs at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for questions that runs ask people: what waits for an answer, and the answer."""
+"""Routes for the questions of runs to people: open questions, and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for runs: started, read, told of and steered."""
+"""Routes for runs: start, read, report to, and steer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for schedules: runs of a flow that are started by the clock."""
+"""Routes for schedules: runs of a flow that are started at set times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers contain, for the interface's own description; the routes write them without these."""
+"""The schemas of responses, for the interface's description; the routes write them without these."""
 
 from __future__ import annotations
 

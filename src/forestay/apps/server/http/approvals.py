@@ -1,4 +1,4 @@
-"""What one person may not do alone, asked for by hand: a request that waits for another, and the act itself once that one agrees."""
+"""Actions by hand that one person may not take alone: a request that waits for another person, and the action once that person approves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one caller may have of a server at once, so that others are served beside it."""
+"""What one caller may use of a server at a time, so that others are served beside it."""
 
 from __future__ import annotations
 

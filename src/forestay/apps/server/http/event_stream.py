@@ -1,4 +1,4 @@
-"""Answers that take long and notice at once when the caller is gone or the server stops."""
+"""Long responses that notice at once when the caller has gone or the server stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the TES endpoint takes and answers, for the interface's own description; the routes read and write tasks without these."""
+"""Requests and responses of the TES endpoint, for the interface's description; the routes read and write tasks without these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GA4GH TES 1.1: tasks of unmodified clients, as Forestay job. At `/ga4gh/tes/v1`, and at `/v1` for clients that look there."""
+"""GA4GH TES 1.1: tasks of unmodified clients, as Forestay jobs. At `/ga4gh/tes/v1`, and at `/v1` for clients that expect it there."""
 
 from __future__ import annotations
 

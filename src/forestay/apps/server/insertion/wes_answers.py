@@ -1,4 +1,4 @@
-"""What the routes of the Workflow Execution Service answer, by its specification."""
+"""Responses of the Workflow Execution Service, by its specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GA4GH's Workflow Execution Service 1.1: runs are runs, so that any of its clients can start, follow and cancel them."""
+"""GA4GH's Workflow Execution Service 1.1 over Forestay's runs, for any of its clients."""
 
 from __future__ import annotations
 

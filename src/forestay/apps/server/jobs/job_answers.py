@@ -1,4 +1,4 @@
-"""What is answered about jobs."""
+"""Responses about jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a job: the end of what an attempt printed, or all of it as it is printed."""
+"""The log of a job: the end of an attempt's output, or all of it while it is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests about jobs may contain, with every bound."""
+"""Requests about jobs, with all limits."""
 
 from __future__ import annotations
 

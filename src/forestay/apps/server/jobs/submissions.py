@@ -1,4 +1,4 @@
-"""Turns a request into submissions, and reports everything wrong with it at once."""
+"""Turns a request into submissions, and reports all of its errors at once."""
 
 from __future__ import annotations
 

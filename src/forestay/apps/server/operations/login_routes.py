@@ -1,4 +1,4 @@
-"""Log-in by a provider of identities: to its page, and back with a code (authorization code with PKCE).
+"""Login through an identity provider: to its page, and back with a code (authorization code with PKCE).
 
 What was begun is kept by the browser, sealed, and not by us: a stranger must not be able to make the store write.
 """

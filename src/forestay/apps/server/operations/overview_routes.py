@@ -1,4 +1,4 @@
-"""The route of the overview: what a tenant's jobs came to in a span of time."""
+"""The route of the overview: the results of a tenant's jobs in a period."""
 
 from __future__ import annotations
 

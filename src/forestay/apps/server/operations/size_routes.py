@@ -1,4 +1,4 @@
-"""The route of right-sizing: what jobs would have asked for."""
+"""The route of right-sizing: the resources that jobs would have requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is answered to those who watch a domain."""
+"""Responses for monitoring a domain."""
 
 from __future__ import annotations
 

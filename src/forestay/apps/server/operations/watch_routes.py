@@ -1,4 +1,4 @@
-"""Routes to watch: events, pilots, alerts, status, metrics, and the interface's own description."""
+"""Routes for monitoring: events, pilots, alerts, status, metrics, and the interface's own description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of the fleet's page, one for each of its tabs: sites with what they had over time, pilots, hosts, caches; and that something has changed."""
+"""Routes of the fleet page, one for each tab: sites with their history, pilots, hosts, caches; and change notifications."""
 
 from __future__ import annotations
 

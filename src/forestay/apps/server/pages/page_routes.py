@@ -1,4 +1,4 @@
-"""The pages: a link that logs a browser in, the session's own words, and the files of the pages, which are built into the package."""
+"""The pages: login links for browsers, the session, and the files of the pages, which are built into the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes by which peers hold their lease and ask after many runs at once, and say good-bye."""
+"""Routes by which peers hold their lease, query many runs at once, and sign off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of claimed jobs, as their pilot needs them: filled in, checked again, and everything looked up that they come from.
+"""The inputs of claimed jobs as their pilot needs them: filled in, validated again, and with all sources resolved.
 
 A source that the pilot tries first comes first: other pilots that have the file (`context.peers_for`), then the storage elements by nearness, then what
 the job itself names. The pilot's own cache comes before all of them, and is its own affair.

@@ -1,4 +1,4 @@
-"""Where the outputs of claimed jobs go: a storage element, or as of old the pilot's own folder."""
+"""Where the outputs of claimed jobs go: a storage element, or the pilot's own folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pilot is told of TES tasks beside a job's claim: how to run one, or where its outputs go."""
+"""What a pilot gets for TES tasks beside a job's claim: how to run one, or where its outputs go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets that let one pilot in, once: made here, used when a pilot registers."""
+"""Secrets that enrol one pilot, once: created here, used when a pilot registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for those who look after pilots: which there are and what they do, and the order to drain."""
+"""Routes for the operators of pilots: list them and what they run, and drain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pilots are answered, and what is answered about them."""
+"""Responses to pilots, and about pilots."""
 
 from __future__ import annotations
 

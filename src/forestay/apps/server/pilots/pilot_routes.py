@@ -1,4 +1,4 @@
-"""Routes for pilots: register, heartbeat, claim, end. See the HTTP interface's page for the contract."""
+"""Routes for pilots: register, heartbeat, claim, complete. The HTTP interface's page has the contract."""
 
 from __future__ import annotations
 

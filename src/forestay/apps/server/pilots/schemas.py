@@ -1,4 +1,4 @@
-"""What requests of and about pilots may contain, with every bound."""
+"""Requests of and about pilots, with all limits."""
 
 from __future__ import annotations
 

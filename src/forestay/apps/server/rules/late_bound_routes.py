@@ -1,4 +1,4 @@
-"""Routes for the late-bound tasks of late-bound tasks: which flow is run there."""
+"""Routes for late-bound tasks: which flow such a task runs."""
 
 from __future__ import annotations
 

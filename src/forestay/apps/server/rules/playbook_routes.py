@@ -1,4 +1,4 @@
-"""Routes for playbooks by name: what the rules of all rule sets may conclude."""
+"""Routes for playbooks by name: what the rules of all rule sets may start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The route that an editor of rules asks while somebody writes: is the text well formed, is it true for its reference incident, do the steps fit."""
+"""The route that a rule editor calls while somebody types: is the text well-formed, is it true for its reference incident, do the steps fit."""
 
 from __future__ import annotations
 

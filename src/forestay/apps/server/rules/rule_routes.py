@@ -1,4 +1,4 @@
-"""Routes for rules: look at them, add one for its reference incident, promote, go back, and ask what they would say."""
+"""Routes for rules: read them, add one for its reference incident, promote, roll back, and evaluate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes for licences: how many seats there are, and who has them."""
+"""Routes for licences: how many seats there are, and who holds them."""
 
 from __future__ import annotations
 

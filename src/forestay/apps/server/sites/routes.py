@@ -1,4 +1,4 @@
-"""Routes for sites: what is asked of one, its launches, and how its agent stands. Site agents speak to the server by these alone."""
+"""Routes for sites: the demand on one, its launches, and the state of its agent. Site agents use only these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classified reason of a failure, and whether trying again can help."""
+"""The classified cause of a failure, and whether a retry can help."""
 
 from __future__ import annotations
 

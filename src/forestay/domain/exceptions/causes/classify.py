@@ -1,4 +1,4 @@
-"""From evidence to a cause: every pattern that matches is a reading, and the readings are weighed against each other.
+"""Determines the cause from the evidence: every pattern that matches gives a reading, and the readings are weighed against each other.
 
 How they are weighed:
 

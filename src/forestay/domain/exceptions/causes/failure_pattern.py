@@ -1,4 +1,4 @@
-"""A failure pattern: one thing that evidence may show, and what it points to.
+"""A failure pattern: one thing that the evidence may contain, and the cause that it indicates.
 
 All that a pattern gives must hold. Matching is pure and says by what it matched, since readings that rest on different tellers confirm each other.
 """

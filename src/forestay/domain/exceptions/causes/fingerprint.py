@@ -1,4 +1,4 @@
-"""The fingerprint of a failure: which error it is, whatever the paths, ids, hosts, times and sizes in its words are.
+"""The fingerprint of a failure: identifies the error, independent of the paths, ids, hosts, times and sizes in its lines.
 
 It is made of the line that decided, with what varies replaced by placeholders, the name of the task or job without its index, and the cause. Failures with one
 fingerprint are shown, counted and acted on as one error.

@@ -1,4 +1,4 @@
-"""What a pilot saw itself and so needs no guess: from the reason of an end, how far the attempt was, and the system's own word for the error.
+"""Causes that the pilot observed directly: from the reason of an end, the stage that the attempt had reached, and the system's error code.
 
 Structure decides here, never text. What it leaves open is read from the log by the patterns: `find_cause` asks both.
 """

@@ -1,4 +1,4 @@
-"""Patterns that operators teach: this error has that cause. Together they are the site's own pack, which stands in the store and not in a file.
+"""Patterns that operators teach: this error has that cause. Together they are the site's own pack, which is kept in the store and not in a file.
 
 A pattern is drafted from a line of the error: what varies between its failures becomes a gap, the rest is what a line must say. It is written only if it reads the
 failures that it was taught from as it says, and no example of another cause otherwise than before; whoever keeps it tests that.

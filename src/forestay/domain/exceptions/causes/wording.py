@@ -1,4 +1,4 @@
-"""The second classifier: of which cause the failures are whose wording is like that of a log's last errors.
+"""The second classifier: the cause of failures whose wording resembles that of a log's last errors.
 
 It is a logistic regression over the masked words, the pairs of words and the letters of the block that ends a log, with exit code, signal and state as words of their own. `just train-second` trains it from
 labelled failures; its file and its card are in ``packs/wording``.

@@ -1,4 +1,4 @@
-"""What was seen of an attempt that did not end well, as one bounded record.
+"""The evidence of a failed attempt, as one bounded record.
 
 It joins three tellers: the pilot (exit code, signal, measures, log), the batch system (its state and reason) and the transfer. Each field may be
 missing, and often is. `PreparedEvidence` is made of it for the patterns. Nothing here decides anything; ``classify`` does.

@@ -1,4 +1,4 @@
-"""One attempt of a job as an accounting database, a history or an engine's log recorded it."""
+"""One attempt of a job, as recorded in an accounting database, a history or an engine's log."""
 
 from __future__ import annotations
 

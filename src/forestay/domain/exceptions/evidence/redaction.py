@@ -1,4 +1,4 @@
-"""Secrets out of what is kept: a log line is stored and shown to others, so what looks like a key must not be in it.
+"""Removes secrets from stored lines: log lines are shown to others, so anything that looks like a key is masked.
 
 What is found is replaced by ``[redacted]``. Doing it twice changes nothing more. It errs on the side of taking too much.
 """

@@ -1,4 +1,4 @@
-"""The names of POSIX signals, by Linux' numbers, whatever machine reads the evidence."""
+"""The names of POSIX signals by Linux' numbers, on whatever machine the evidence is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the default policy does about a job's failure for which there is no rule: the job's own retry policy, which infrastructure never pays with.
+"""The default policy for a failure that no rule answers: the job's own retry policy; failures of the infrastructure do not consume its retries.
 
 `default_course` alone decides. What is recorded, shown and done follows from it, and a replay asks it again.
 """

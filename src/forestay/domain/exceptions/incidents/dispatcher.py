@@ -1,4 +1,4 @@
-"""The dispatcher of paper P2: it takes the failure of a job for which there is no rule and tells what may pass by itself from what will not.
+"""The dispatcher of paper P2: separates failures that may pass by themselves from those that will not, if no rule answers them.
 
 What may pass goes to a retry policy, which tries again in levels; what will not is rolled back: the run's compensations run. By cause the default policy may say
 otherwise, and by itself it leaves every failure to the job's own retry policy.

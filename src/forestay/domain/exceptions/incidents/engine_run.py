@@ -1,4 +1,4 @@
-"""The runs of other engines, as far as the exception service knows them: what their engine reports, folded to where each stands.
+"""The runs of other engines as the exception service knows them: the events that an engine reports, folded into the state of each run.
 
 An engine reports events and knows nothing of exceptions. Which occasion for an exception an event is, stands in one table here; whether it is one, the rules say.
 """

@@ -1,4 +1,4 @@
-"""What people have said of an error: that somebody has it, that it may wait, that it is fixed.
+"""What people decided about an error: assigned, snoozed, resolved.
 
 An error is all failures of one fingerprint. What is said of it is one small document; whether it has come back since is seen from its failures, and is stored nowhere.
 """

@@ -1,4 +1,4 @@
-"""What the default policy does about an exception for which no rule concludes: nothing, the retry policy, a person is asked, or its work is failed.
+"""The default policy for an exception that no rule answers: nothing, the retry policy, a question to a person, or failure of its task.
 
 As in paper P1, section 5, constraints and triggers without a rule are ignored. The other types tell of something that goes wrong by itself; for those
 the default policy may want more, and says so by its settings. The failure of a job of ours has a policy of its own: `default_policy`.

@@ -1,4 +1,4 @@
-"""The inbox: what waits for a person, in groups, the dearest first.
+"""The inbox: what needs a person, in groups, the most expensive first.
 
 What waits is grouped by its error, which is its fingerprint, and by what it waits for, however many owners it has. A storm is said of its errors: each of them is a group
 of its own, so that unlike failures stay apart. What was recorded before there were fingerprints is grouped by cause and owner.

@@ -1,4 +1,4 @@
-"""What a person does to a group of the inbox: first to one, then to ten, then to all, each step only after the one before it went well."""
+"""A person's action on a group of the inbox: on one failure, then on ten, then on all, each step only after the previous one succeeded."""
 
 from __future__ import annotations
 

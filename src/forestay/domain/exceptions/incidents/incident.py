@@ -1,4 +1,4 @@
-"""Incidents: an exception with everything it was decided by, kept as it was then; and beside it what was decided and what was done.
+"""An incident: an exception with the whole context of its decision as it was then, and with the decision and its actions.
 
 An incident, a decision and a step are written once and never changed: whoever repeats something finds what was written first, and acts by it. What
 does change about an incident, where it stands and when it is due, is a small document of its own, which is version-checked.

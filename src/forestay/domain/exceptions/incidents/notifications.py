@@ -1,4 +1,4 @@
-"""Notifications: what a person should hear of, and how a notification channel hears of much without being flooded.
+"""Notifications: what people should be informed of, and how a notification channel is protected from floods.
 
 The first notification of a topic is told at once. What comes after it within a window is gathered, and told as one digest when the window ends. Topics that are due
 together make one notification, and a notification channel gets at most so many notifications in a window, whatever happens. One notification at a time is under way: while a notification channel

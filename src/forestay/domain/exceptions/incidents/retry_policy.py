@@ -1,4 +1,4 @@
-"""The retry policy: a failure that may pass is tried again in levels, each with its own wait; after the last one comes what the retry policy says.
+"""The retry policy: a failure that may pass is retried in levels, each with its own wait; after the last level comes the policy's final action.
 
 Paper P2, sections 2.3 and 2.4: the levels, their waits and the number of tries are configuration, and what is exhausted is compensated.
 

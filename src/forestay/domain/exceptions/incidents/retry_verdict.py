@@ -1,4 +1,4 @@
-"""How often and after which wait another try of a failure is worth it: what a finding says beside its cause.
+"""How often, and after which wait, a retry is worthwhile: part of each finding, beside the cause.
 
 The patterns say what another try needs. Here the rest of the evidence has its say: how long was waited for outputs, and whether a failure that no pattern knows shows signs of the infrastructure.
 """

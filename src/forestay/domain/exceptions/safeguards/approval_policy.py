@@ -1,4 +1,4 @@
-"""Acts that one person, or one person's rule, may not do alone; and the approval by another, as a value.
+"""Actions that a person, or a person's rule, may not take alone; and the approval by another person.
 
 An approval is for exactly one decision, named by the digest of all that it would do. It does not outlive its time, and serves that decision only.
 """

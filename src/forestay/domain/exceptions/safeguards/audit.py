@@ -1,4 +1,4 @@
-"""The audit log: who did what, on what and why, as a chain in which no entry can be changed without breaking it.
+"""The audit log: who did what, to what, and why, as a hash chain in which no entry can be changed unnoticed.
 
 Each tenant has a chain of its own. An entry has a number and the hash of the entry before it; its own hash covers both. Entries are written in
 *pages*, each a document that is created once under the next number: of two writers one is first, and the other takes the number after it. So the

@@ -1,4 +1,4 @@
-"""A canary: one rule tried on a group of failures, on 1 first, then on 10, then on all.
+"""A canary: a rule is tried on one failure of a group, then on ten, then on all.
 
 Each step waits for the outcomes of those it let through. Too few of them well: the group is held for a person, and nothing more is tried by that
 rule. Once all are let through the newest outcomes are still watched, so that what recovered the first ten and harms the rest is stopped too.

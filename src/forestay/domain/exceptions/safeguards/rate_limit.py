@@ -1,4 +1,4 @@
-"""Rate limits: so many tokens in any window, leased in bunches to those who act.
+"""Rate limits: a number of tokens for each window, leased in batches to those who act.
 
 A bucket has a limit, such as 200 acts in ten minutes or 1,000 core-hours in a day. A lease takes tokens out of it for a short time, in which
 they may be spent. A token comes back a whole window after it was last possible to spend it. So whatever the order of the requests and

@@ -1,4 +1,4 @@
-"""Safeguards: what has to let an act through before it is done. `permit` asks all of them.
+"""Safeguards: everything that must permit an action before it is carried out. `permit` asks them all.
 
 In this order: the global stop, approval, the loop depth, the storm's canary, and the tokens of every rate limit. An act that is refused
 is not lost: its failure is due again when the refusal says, or held for a person where only a person can help.

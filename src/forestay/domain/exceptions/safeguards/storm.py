@@ -1,4 +1,4 @@
-"""Storms: many failures of one cause, or on one site or host, within a window, against what is usual.
+"""Storms: many failures of one cause, or at one site or host, within a window, compared with the usual number.
 
 While a storm is on, its failures are one *group*: no act on a single one of them is let through but by the group's canary (`canary`).
 

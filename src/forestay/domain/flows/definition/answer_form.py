@@ -1,4 +1,4 @@
-"""The form of a question: a small part of JSON Schema, so that every page and terminal can show it and every answer can be checked.
+"""The form of a question: a small part of JSON Schema, which every page and terminal can show and which validates every answer.
 
 An object whose properties are texts, numbers or truth values, each with a title, a default, bounds or a list of choices.
 """

@@ -1,4 +1,4 @@
-"""A flow: a directed graph of tasks, known by the digest of its content.
+"""A flow: a directed graph of tasks, identified by the digest of its content.
 
 Edges are of three kinds. Dependency: a task names those it comes ``after``. Data: a task refers to a value or an output of another, and comes
 after it for that. Control: a condition on a task, the branches of a choice, the rounds of a loop.

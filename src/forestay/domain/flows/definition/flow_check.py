@@ -1,4 +1,4 @@
-"""The static check of a flow: every error at once, each with its place and what to do."""
+"""The static check of a flow: reports all errors at once, each with its position and a remedy."""
 
 from __future__ import annotations
 

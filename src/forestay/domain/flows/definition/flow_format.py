@@ -1,4 +1,4 @@
-"""The format that a flow is written in, and what is known of one whose tasks are not known beforehand.
+"""The format of a flow, and what is known of a flow whose tasks are not known beforehand.
 
 YAML and Python belong to Forestay, other formats come with packages of their own. The names of these are listed here:
 they are stored with flows and runs, and a process without the package says which one to install.

@@ -1,4 +1,4 @@
-"""What a task can be: a job, a sub-flow, a place for a worklet, a merge, a question, a wait for an event, a loop, a choice; and what it is scattered over."""
+"""What a task can be: a job, a sub-flow, a late-bound worklet, a merge, a question, a wait for an event, a loop, a choice; and what it is scattered over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be read off a flow before it runs: where each task stands, what it refers to and what it comes after."""
+"""What is known of a flow before it runs: the position of each task, its references and its predecessors."""
 
 from __future__ import annotations
 

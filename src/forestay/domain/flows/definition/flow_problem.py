@@ -1,4 +1,4 @@
-"""Something wrong with a flow: where, and what to do about it."""
+"""An error in a flow: its position and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow as plain JSON types, and its version: the digest of that.
+"""A flow as plain JSON types, and its version: the digest of these.
 
 The plain form has the words of the YAML face and is itself a document that can be read there; what is at its default is left out. The order of
 tasks, branches and scatter variables counts, since it decides the order of commands; the order of all other names does not.

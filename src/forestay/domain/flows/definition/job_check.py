@@ -1,4 +1,4 @@
-"""The bounds of a job in a flow: those of the HTTP interface, so that what passes here is accepted there."""
+"""The limits of a job in a flow: those of the HTTP interface, so that a job that passes here is accepted there."""
 
 from __future__ import annotations
 

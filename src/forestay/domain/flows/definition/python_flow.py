@@ -1,4 +1,4 @@
-"""A flow written as a Python function: its source is what a run is pinned to and what it carries."""
+"""A flow written as a Python function: a run is pinned to its source, and carries it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether every reference in a flow leads somewhere."""
+"""Checks that every reference in a flow has a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What undoes an action, registered in the compensation library and not in a flow.
+"""How an action is undone, registered in the compensation library and not in a flow.
 
 It knows nothing of the flows whose tasks it undoes, so it refers to what every task has: the parameters of its run (``${params.slot}``), the run itself
 (``${run}``), what the task came to (``${task.result.id}``, ``${task.exit_code}``, ``${task.outputs.report}``), and, of a scatter, the element's variables.

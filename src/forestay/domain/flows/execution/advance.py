@@ -1,4 +1,4 @@
-"""How a run moves: ``advance(run, event) -> (run, commands)``.
+"""The state machine of a run: ``advance(run, event) -> (run, commands)``.
 
 Pure and total. The same event twice, an event about a round that is over, an event about nothing the run knows: the state stays as it is.
 There is no clock; the time is in the event.

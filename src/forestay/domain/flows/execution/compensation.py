@@ -1,4 +1,4 @@
-"""The compensation stack: what was done in a run and how it is undone, last in, first out.
+"""The compensation stack: the completed actions of a run and how each is undone, last in, first out.
 
 Whenever the elements of a round have ended, those that ended well are pushed with all that is needed to undo them later. An entry
 leaves the stack in two ways only: its jobs have ended well, or a person says that it is settled, which is recorded. One entry is run at a time. An

@@ -1,4 +1,4 @@
-"""What a run does while the rules see to a constraint that is not met: the task, or the run, waits."""
+"""What a run does while rules handle an unmet constraint: the task, or the run, waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tasks end: by themselves, or by the word of someone; and what their end means for the run."""
+"""How tasks end, by themselves or by a command, and what their end means for the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a run: its tasks, its compensation stack, who holds it.
+"""The state of a run: its tasks, its compensation stack, and what holds it.
 
 It is small and made to be carried: ids, counts, bitmaps and small values, never jobs. `FlowRun.as_plain` gives JSON types and
 `FlowRun.from_plain` reads them back, so that a workflow can continue as new between any two events. The flow itself is not part of the

@@ -1,4 +1,4 @@
-"""Runs of Python flows: their flow is not known beforehand, it grows by a task whenever the function asks for one.
+"""Runs of Python flows: their flow is not known beforehand and grows by a task whenever the function calls one.
 
 Everything else is as in every case: tasks, shards, holders, verbs, compensations. The function alone decides what comes after what, so a task begins at
 once and its bad end means nothing for the run: the function hears of it. The run completes when the function has returned and every task has ended.

@@ -1,4 +1,4 @@
-"""Compensations that are not in the flow: registered by action in a library, which people add to and change while runs go on.
+"""Compensations from the library instead of the flow: registered by action, and changed while runs are active.
 
 When a task completes, an entry is pushed at once, so that the order of the stack is that of completion, and the library is asked what it has for the task's
 action at that moment. The answer is a version. The entry keeps it, whatever is registered later, until a person gives it another; if nothing is registered

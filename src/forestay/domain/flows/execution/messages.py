@@ -1,4 +1,4 @@
-"""Events and commands, of runs and of shards, as JSON types: what signals, activities and child workflows carry.
+"""Events and commands of runs and shards as JSON types, for signals, activities and child workflows.
 
 A message is a record of its fields with its ``type``. What is at its default is left out; sets of elements are hexadecimal texts, so that a batch of
 5,000 is 1,250 characters long.

@@ -1,4 +1,4 @@
-"""Questions to people in a run: asked when their task begins, answered by a verb or by the default at the deadline.
+"""Questions to people in a run: asked when their task starts, answered by a verb or by the default at the deadline.
 
 The run itself takes the answer, so the first one wins, and whoever comes second is told who it was.
 """

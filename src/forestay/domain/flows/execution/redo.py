@@ -1,4 +1,4 @@
-"""What is done again: a whole task, or what its last rounds left undone; and what comes after it."""
+"""What is run again: a whole task, or what its last rounds left incomplete; and everything after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run that has ended goes on: under its own id, with what it had done, from the tasks that failed or never began."""
+"""Resumes an ended run: under its own id, with its completed work, from the tasks that failed or never started."""
 
 from __future__ import annotations
 

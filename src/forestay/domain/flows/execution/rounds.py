@@ -1,4 +1,4 @@
-"""The work of a round: how many elements it has, how it is handed out, cancelled, and undone."""
+"""The work of a round: the number of its elements, and how they are started, cancelled and compensated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of a run's data: its parameters, and what each change replaced."""
+"""Changes to a run's data: its parameters, and the values that each change replaced."""
 
 from __future__ import annotations
 

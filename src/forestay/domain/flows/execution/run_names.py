@@ -1,4 +1,4 @@
-"""Names that are made of what they name, so that whoever repeats something finds what was made the first time."""
+"""Ids derived from what they identify, so that a repeated action finds what the first one created."""
 
 from __future__ import annotations
 

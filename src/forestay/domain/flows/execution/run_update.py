@@ -1,4 +1,4 @@
-"""A run while one event is taken in: the state that is being changed, and the commands that come of it."""
+"""A run while one event is processed: the state under change, and the resulting commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run waits for: never for nothing, as long as it has not finished."""
+"""What a run waits for: there is always something until it has finished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What references stand for in a run as it is."""
+"""The values of references in the present state of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from the facts: tasks begin and end, loops go round, the run stops, is compensated, finishes.
+"""The consequences of new facts: tasks start and end, loops repeat, the run stops, is compensated, finishes.
 
 Events only record facts. `settle` then does whatever the facts allow until nothing is left to do. That is why the order in which events arrive
 does not matter where the facts are the same.

@@ -1,4 +1,4 @@
-"""Scatters over the outputs of another scatter: element k begins when element k of the task before it, the *producer*, has ended well.
+"""Scatters over the outputs of another scatter: element k starts when element k of the previous task, the *producer*, has succeeded.
 
 Both have the same elements under the same numbers. What failed in the producer holds only its own line: its element waits here as long as the producer may
 still bring it, and is given up when it cannot. Nothing of this is remembered but which elements wait: `feed` looks at the producer as it is.

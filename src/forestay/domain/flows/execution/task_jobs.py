@@ -1,4 +1,4 @@
-"""From a work order to jobs: the one specification that they share, and the parameters of each.
+"""From a work order to jobs: their shared specification, and the parameters of each.
 
 Whoever carries out `SubmitJobs` or a shard's batch has the flow and the order, and needs only this. References to a scatter's own variables stay in
 the command as ``{name}``, to be filled in from a job's parameters where it runs; everything else is filled in here.

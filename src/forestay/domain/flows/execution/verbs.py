@@ -1,4 +1,4 @@
-"""What people and rules may do to a run and its tasks. Every verb is answered; what cannot be done is refused with the reason."""
+"""What people and rules may do to a run and its tasks. Every verb is answered; an impossible one is refused with the reason."""
 
 from __future__ import annotations
 

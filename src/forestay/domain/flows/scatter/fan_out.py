@@ -1,4 +1,4 @@
-"""The elements of one round of a task: how many there are, and what is known of them.
+"""The elements of one round of a task: their number and what is known of each.
 
 Up to `DIRECT_JOBS` elements the run looks after them itself; more are given to shards, of which the run knows only the counts. A
 watched listing begins with the run's own elements and goes on with shards when it grows past them.

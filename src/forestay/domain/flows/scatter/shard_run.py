@@ -1,4 +1,4 @@
-"""A shard: looks after at most 5,000 jobs of one round and knows of each only whether and how it ended.
+"""A shard: follows at most 5,000 jobs of one round, and stores of each only whether and how it ended.
 
 `advance_shard` is pure, so a shard's workflow is a thin loop around it. A task of few jobs has no shard workflow: its run holds a `ShardRun`
 itself. The state of a full shard is three bitmaps of 5,000 bits; as JSON at most 4 kB.

@@ -1,1 +1,1 @@
-"""Decisions carried out, each step one version-checked write."""
+"""Carries out decisions; each step is one version-checked write."""

@@ -1,4 +1,4 @@
-"""Carries out what was decided, as far as the safeguards allow; what they refuse is put off or held for a person, never lost.
+"""Carries out decisions within the safeguards; what the safeguards refuse is postponed or held for a person, never lost.
 
 Each step of a playbook takes place once, whoever repeats this. What needs more than one write and cannot be done here runs in a workflow of the flow engine.
 """

@@ -1,4 +1,4 @@
-"""What playbooks do about the files of a job that needs more than a write on its document: another replica, another target, room where files are to go."""
+"""Playbook actions on a job's files that need more than a write to its document: use another replica or another target, or free space at the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What playbooks do about the domain that a job is sent to, and about who is notified of its end there (paper P0, section 4).
+"""Playbook actions on the domain to which a job is sent, and on who is notified of its completion there (paper P0, section 4).
 
 A domain is reached by the relays of its task server, which servers enrol as pilots: so every process knows which domains there are.
 """

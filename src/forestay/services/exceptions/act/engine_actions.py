@@ -1,4 +1,4 @@
-"""Carries out the steps of playbooks on the runs of other engines: each is an order, or several, and over when the engine has answered.
+"""Playbook actions on the runs of other engines: each is one or more commands, and is done when the engine has replied.
 
 A task of another engine has no job of ours. What rules do to a job (try again, with other needs, by a retry policy) is done to the task.
 """

@@ -1,4 +1,4 @@
-"""What is written on a failed job itself: the default answer, or that its failure is not due before some time. Only the failure that it was decided for allows it."""
+"""Writes to a failed job: the default answer, or a delay of its failure. They apply only to the failure for which they were decided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default answer to a failure that is about files, before the job's own retry policy is asked: see `domain.playbooks.default_restaging`."""
+"""The default answer to a failure caused by files, applied before the job's own retry policy: see `domain.playbooks.default_restaging`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brings incidents to their end whose failure was answered by someone who died before they could say so.
+"""Closes incidents whose failure was answered by a process that died before it recorded the outcome.
 
 The answer to a failure is one write on its job, and what the job is after it is no failure any more: nobody looks for it again. What may be missing is the document
 that the step is over, where the incident stands, and of a retry policy that has come to its end the word to the run. All of it is repeated here, under the same ids.

@@ -1,4 +1,4 @@
-"""What playbooks do to a job: each step is one version-checked write on its document, and takes place once.
+"""Playbook actions on a job: each step is one version-checked write to its document, and is applied once.
 
 The line that a step writes into the job's story bears the step's id. So a repeat, by whomever and however late, finds the line and changes nothing.
 """

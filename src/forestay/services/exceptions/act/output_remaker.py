@@ -1,4 +1,4 @@
-"""Has lost outputs made again: the action `remake`, and the loop that lets the waiting jobs go on.
+"""Makes lost outputs again: the action `remake`, and the loop that continues the waiting jobs.
 
 Each write is version-checked and may be repeated: the remake is created under an id that its producer gives, the producer notes it, a document says who waits, and
 the failed job is held. Whoever died in between is followed by another who finds what was done.

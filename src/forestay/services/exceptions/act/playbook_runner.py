@@ -1,4 +1,4 @@
-"""Carries out the steps of playbooks, through the services that people use too; each once, as `StepLog` says. Everything that takes a step's id takes it once."""
+"""Runs the steps of playbooks through the same services that people use. `StepLog` records each step, and its id makes every effect idempotent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts the worklets of a playbook's step as runs of their own, and gives the run back what they came to."""
+"""Starts the worklets of a playbook's step as runs of their own, and returns their results to the run."""
 
 from __future__ import annotations
 

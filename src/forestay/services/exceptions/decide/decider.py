@@ -1,4 +1,4 @@
-"""Decides what is done about an exception: by a rule, or where none concludes by the default policy. Nothing is done here.
+"""Decides how an exception is answered: by a rule or, if none matches, by the default policy. It has no effects.
 
 A decision can be recorded: it has the playbook that is to be carried out, or says why a person is asked.
 """

@@ -1,1 +1,1 @@
-"""What happened becomes an exception and an incident."""
+"""Turns failures and events into exceptions and incidents."""

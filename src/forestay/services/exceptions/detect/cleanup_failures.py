@@ -1,4 +1,4 @@
-"""Notes what an attempt left behind on its host because it could not be cleared away: an incident, and an alert.
+"""Records what an attempt left behind on its host because it could not be removed: an incident and an alert.
 
 The attempt's outcome stands: outputs that are committed are not thrown away because of a folder. So nothing is tried again and nobody's attempts are
 spent; but the space is gone, and the next job there may fail for want of it.

@@ -1,4 +1,4 @@
-"""Looks whether runs and tasks may begin and end: the four constraints of paper P1, asked where batches cross between a run and its jobs.
+"""Checks whether runs and tasks may start and complete: the four constraints of paper P1, evaluated when batches pass between a run and its jobs.
 
 Where no rule set has a tree for a constraint nothing is asked, written or waited for; whether there is one is known in memory. Where there is one, the run is asked
 for its data and the rules decide. If a rule concludes, the incident and its decision are written down, and the run is told to wait: it then asks itself to have the

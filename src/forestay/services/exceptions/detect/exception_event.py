@@ -1,4 +1,4 @@
-"""An exception as it was raised, by whomever: our own flows and reconcilers, or another engine; and the incident that it becomes."""
+"""An exception as it was raised by our flows, a reconciler or another engine, and the incident made from it."""
 
 from __future__ import annotations
 

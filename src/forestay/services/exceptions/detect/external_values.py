@@ -1,4 +1,4 @@
-"""The values of external sources, as an exception finds them. They are kept in its incident, so that a replay decides by the same.
+"""The values of external sources at the time of an exception. They are stored in its incident, so that a replay decides on the same values.
 
 A source that does not answer in time, or not as declared, is missing: a condition about it has an error, and a person is asked.
 """

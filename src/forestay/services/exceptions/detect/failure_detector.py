@@ -1,4 +1,4 @@
-"""Detects why a job's attempt failed: what it left behind, the cause, what happened before, where its run stood, and the incident that holds all of it.
+"""Determines why an attempt failed: its evidence, the cause, earlier failures, the state of its run, and the incident that stores all of it.
 
 The incident has the whole context that it is decided by, so that a later replay decides by what was known then.
 """

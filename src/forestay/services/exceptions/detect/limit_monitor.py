@@ -1,4 +1,4 @@
-"""Raises a constraint violation for a job that runs past what was expected of it (paper P1: something that must hold during execution does not).
+"""Raises a constraint violation for a job that exceeds its expected limits (paper P1: a constraint during execution is violated).
 
 What a pilot tells of a running job today is that it runs; so the limit that is watched is its time. It is raised when the expected runtime has passed, and again
 each time that twice as long has.

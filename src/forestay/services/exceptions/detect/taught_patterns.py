@@ -1,4 +1,4 @@
-"""Keeps the patterns that operators teach: one version-checked document for each tenant, read by every process that looks for causes.
+"""Stores the patterns that operators teach: one version-checked document for each tenant, read by every process that classifies failures.
 
 Beside it a note stands for each pattern that was just taught, until what waits was judged again by it: whoever teaches may die before that.
 """

@@ -1,4 +1,4 @@
-"""Timeouts of runs and tasks (paper P1, section 4.1): the rules see the task whose time is over and every task that runs in parallel to it.
+"""Timeouts of runs and tasks (paper P1, section 4.1): rules see the task that timed out and every task that runs in parallel to it.
 
 A rule of a task's own tree is asked for each of them. A rule for any task is asked for the one whose time is over alone. What the flow itself says of a deadline
 (``then: report`` or ``fail``) is done by the run; this comes beside it.

@@ -1,4 +1,4 @@
-"""Raises a resource exception for jobs that nobody can take (paper P1): no pilot that is alive offers what they need, or none takes any of their kind.
+"""Raises a resource exception for jobs that no live pilot can run (paper P1): none offers their resources, or none accepts jobs of their kind.
 
 Jobs of one task's round are one exception: a scatter of a million that waits is one thing that is wrong. It is raised once a round, or for a client's job once an attempt,
 with what is missing and who comes nearest; when a pilot has taken the job after all, what waited in the inbox is closed.

@@ -1,4 +1,4 @@
-"""Gives orders to other engines, and hears what became of them.
+"""Sends commands to other engines and records the replies.
 
 An order is a create-only document; so is the engine's answer. Between the two, the order is on the *heartbeat page* of whoever reports the engine's runs: one version-checked document
 with the numbers of all orders that wait. An engine that was away, or was killed, reads the heartbeat page from its beginning and finds every order that nobody has answered. A server that was

@@ -1,4 +1,4 @@
-"""Takes what other engines report: remembers it, folds it into their runs, and has exceptions answered.
+"""Receives events from other engines: stores them, applies them to the engines' runs, and raises exceptions for the pipeline.
 
 Everything here may be repeated: events are create-only documents under the reporter's own ids, a run after the same event twice is the run after it once, and the same exception
 raised again is the same incident. So an engine that got no answer sends its events again, and nothing is lost between the two.

@@ -1,4 +1,4 @@
-"""Goes on when another engine has replied to a command: the step that gave it is over, and what a person ordered has settled what was held."""
+"""Continues when another engine has replied to a command: completes the step that sent it, and settles what was held until then."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What needs a person, and what people do about it."""
+"""What needs a person, and the actions that people take."""

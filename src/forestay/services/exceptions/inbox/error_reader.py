@@ -1,4 +1,4 @@
-"""Reads everything that is known of one error: since when, how often, where, whose, the outcome, and what its failures have in common that others have not."""
+"""Reads all that is known about one error: first and last seen, counts, hosts, owners, outcomes, and what its failures have in common that others do not."""
 
 from __future__ import annotations
 

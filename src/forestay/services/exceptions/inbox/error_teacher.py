@@ -1,4 +1,5 @@
-"""Teaches this site a cause: drafts a pattern from what the failures of an error share, tries it on what happened before and on the examples of the packs, and writes it into the site's own pack.
+"""Teaches this site a cause: drafts a pattern from what the failures of an error share, tests it on past failures and on the packs' examples, and adds
+it to the site's own pack.
 
 A pattern is tried on every error of the past that is kept, up to a bound: failures of one error say the same, so of each error a few are read and the others are counted.
 """

@@ -1,4 +1,4 @@
-"""Keeps what people have said of errors: one version-checked document for each, written when somebody says something."""
+"""Stores the triage state of errors: one version-checked document for each error that somebody has triaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out what a person does to a group of the inbox, and looks afterwards what came of it.
+"""Carries out a person's action on a group of failures in the inbox, and reports its outcome.
 
 An act is written down with everything it was done to, so that whoever looks, from whichever page, sees the same, and the next and larger act can be refused while this
 one has not gone well.

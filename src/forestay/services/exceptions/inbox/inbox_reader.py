@@ -1,4 +1,4 @@
-"""Reads what waits for a person, with what it would cost to run it again.
+"""Reads the failures that wait for a person, with what running them again would cost.
 
 The store counts; of each group that is shown only the oldest incident is read. What else is in a group is read when somebody opens it.
 """

@@ -1,4 +1,4 @@
-"""The scoreboard of the patterns that were taught here: how many failures each has named since, and what became of those that were tried again."""
+"""The scoreboard of taught patterns: how many failures each has classified, and the outcome of those that were retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the audit log and reads it.
+"""Writes and reads the audit log.
 
 What several ask to be written at the same time goes into one page. A page is created under the number after the last; if another process was there
 first, the entries are chained anew onto its page and take the next number. An answer that is not clear is settled by reading the page back.

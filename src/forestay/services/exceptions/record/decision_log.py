@@ -1,4 +1,4 @@
-"""What was decided and done about incidents: create-only decisions and steps, the audit log, and where each incident stands.
+"""Records decisions and steps for incidents, create-only, with the audit log and the incidents' status.
 
 Several may handle the same incident. Whoever is first records the decision; whoever comes second acts by the recorded one.
 

@@ -1,4 +1,4 @@
-"""Safeguards for handlers: every act asks here first, and has its tokens from buckets that all handlers share.
+"""Rate limits for actions: handlers ask here before each action, and take tokens from buckets that all handlers share.
 
 A bucket is a document for each (tenant, limit). A handler leases what a batch of acts needs, and a bunch beside it, by one version-checked write of all
 buckets, and spends the bunch later, so that most single acts lease nothing. Tokens that are not spent within the lease come back by themselves; a handler that dies takes its lease with it for that time and no

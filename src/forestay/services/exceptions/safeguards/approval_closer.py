@@ -1,4 +1,4 @@
-"""What another person did not agree to, or nobody answered in time, waits for a person again, and not for a second one.
+"""Returns to the inbox what was not approved, because it was rejected or nobody answered in time.
 
 Else an incident whose rule may not act alone would stand in the inbox as one that somebody has to agree to, with nothing left that could be agreed to.
 """

@@ -1,4 +1,4 @@
-"""Keeps what waits for approval: who asked for what, what another person said, and that it was done.
+"""Stores approval requests: who asked for what, the other person's answer, and that it was carried out.
 
 Three documents, each create-only: the request, the answer, and that it was carried out. So the first answer stays, and whoever finds an answer without the third
 carries the act out again, which every act here takes once.

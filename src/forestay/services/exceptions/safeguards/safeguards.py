@@ -1,4 +1,4 @@
-"""Asks the safeguards about what was decided, in batches: chains of rules, approvals, stops, storms and rate limits. What needs approval is asked for here."""
+"""Checks decisions against the safeguards, in batches: rule chains, approvals, emergency stops, storms and rate limits. It requests the approvals that are needed."""
 
 from __future__ import annotations
 

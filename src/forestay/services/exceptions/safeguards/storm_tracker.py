@@ -1,4 +1,4 @@
-"""Storms in the store: one document for each tenant, in which failures are counted and groups have their canaries.
+"""Tracks storms in the store: one document for each tenant counts failures and holds the canary of each group.
 
 Whoever finds failures that are due tells them here first, a batch by one version-checked write, and only then asks to act on them. So the handlers
 see one storm however many of them there are.
