@@ -74,7 +74,7 @@ class PilotSettings:
 
 
 class EnrolmentRefusedError(Exception):
-    """The servers do not want this pilot."""
+    """The servers refuse this pilot."""
 
 
 class PilotProcess:

@@ -9,7 +9,7 @@ import uvicorn
 
 
 class UvicornWithoutSignals(uvicorn.Server):
-    """Leaves the signals to whoever runs it."""
+    """Leaves signal handling to its caller."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

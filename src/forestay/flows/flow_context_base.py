@@ -26,7 +26,7 @@ _REFERENCE = re.compile(r"\$\{tasks\.([A-Za-z_][A-Za-z0-9_-]*)\.outputs\.")
 
 
 class FlowStopped(Exception):
-    """The function asked for something that it cannot have; the message says what to do instead."""
+    """The function asked for something impossible; the message says what to do instead."""
 
 
 class FlowContextBase(ABC):

@@ -32,7 +32,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Outputs(Mapping[str, str]):
-    """The outputs of a job by their names, as texts that stand for the files."""
+    """The outputs of a job by name, as texts that refer to the files."""
 
     task: str
     names: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ class Clock(Protocol):
 
 
 class Ids(Protocol):
-    """Names that nobody else has."""
+    """Unique ids."""
 
     def claim(self) -> str:
         """128 random bits, new for every try to claim."""

@@ -11,7 +11,7 @@ from forestay.ports.errors import Permanent, PortError
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a program ended, and what it said; text that is no UTF-8 is replaced."""
+    """How a program ended, and its output; bytes that are not UTF-8 are replaced."""
 
     code: int
     """Its exit code; below zero, the signal that ended it."""

@@ -22,7 +22,7 @@ class Permanent(PortError):
 
 
 class Unreadable(Permanent):
-    """Documents that were asked for by their ids are there and cannot be read: spoilt, or written by a release that this one does not know.
+    """Requested documents exist and cannot be read: corrupt, or written by a release that this one does not know.
 
     `names` are the ids as they were asked for. The others of the same call can still be read: ask again without these.
     """
@@ -33,7 +33,7 @@ class Unreadable(Permanent):
 
 
 class Conflict(PortError):
-    """Something else stands where this should go."""
+    """Another version of the document, or another document, exists already."""
 
 
 class NotFound(PortError):

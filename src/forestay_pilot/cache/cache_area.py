@@ -31,7 +31,7 @@ _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.EACC
 
 
 class CachedFile(NamedTuple):
-    """A cached file, as an index tells of it."""
+    """A cached file as listed in an index."""
 
     name: str
     sha256: str
@@ -41,7 +41,7 @@ class CachedFile(NamedTuple):
 
 
 class IndexChanges(NamedTuple):
-    """What an index says since the last look."""
+    """The changes of an index since it was last read."""
 
     whole: bool  # it was read from its beginning: what was known before is to be forgotten
     lines: list[tuple[CachedFile | None, str]]  # a file that came, or none and the name of one that went

@@ -17,7 +17,7 @@ MOST = 5000  # names in one report
 
 
 class CacheChanges:
-    """Collects changes from any thread; one thread at a time asks for a report and gives back its answer."""
+    """Collects changes from any thread; one thread at a time takes a report and returns its result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -39,7 +39,7 @@ _ABOUT = "about.json"
 
 @dataclass(frozen=True)
 class StagedImage:
-    """An image that is on this host, and how a runtime is told of it."""
+    """An image on this host, and how a runtime refers to it."""
 
     reference: str
     runtime: str

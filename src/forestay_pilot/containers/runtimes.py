@@ -19,7 +19,7 @@ _DEVICES = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm*", "/dev/nvi
 
 
 class NoContainerError(Exception):
-    """The claim wants a container, and this machine cannot run it."""
+    """The claim needs a container, and this machine cannot run it."""
 
 
 @dataclass(frozen=True)

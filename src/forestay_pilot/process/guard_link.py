@@ -37,7 +37,7 @@ _TURNS = 500  # in all ten seconds for a guard to come
 
 
 class WaitingPayload:
-    """A payload that the guard has, until it tells the end."""
+    """A payload that the guard runs, until it reports the end."""
 
     def __init__(self, *, external: bool, on_done: Callable[[], None] = lambda: None) -> None:
         self.external = external

@@ -134,7 +134,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
 
 @dataclass(frozen=True)
 class Payload:
-    """One process to run, in the words of the guard."""
+    """One process to run, as the guard receives it."""
 
     claim: str
     argv: list[str]

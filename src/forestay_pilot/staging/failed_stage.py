@@ -19,7 +19,7 @@ BAD_CLAIM = "bad-claim"
 
 
 class Facts(TypedDict):
-    """The words of an end."""
+    """The fields of a completion."""
 
     reason: str
     stage: str

@@ -51,7 +51,7 @@ class OutputFailedError(Exception):
 
 @dataclass(frozen=True)
 class OutputManifest:
-    """What the end says of the committed outputs."""
+    """The description of the committed outputs in a completion."""
 
     path: str
     sha256: str

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PartialFile:
-    """What has come of one file. Not for several threads."""
+    """The received part of one file. Not thread-safe."""
 
     def __init__(self, path: str, *, size: int | None = None, sha256: str | None = None) -> None:
         self.path = path

@@ -22,7 +22,7 @@ _LARGE = 1 << 26
 
 
 class SinkError(Exception):
-    """What is written to said no; what is read from raises its own."""
+    """Writing failed; the source of the data raises its own errors."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))

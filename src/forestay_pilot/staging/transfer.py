@@ -17,7 +17,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class StagingError(Exception):
-    """A file could not be brought; the reason is the failure's."""
+    """A file could not be staged; the reason is the failure's."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class TransferContext:
 
 @dataclass(frozen=True)
 class TransferredFile:
-    """A file that is there now."""
+    """A file that has been transferred."""
 
     sha256: str
     bytes: int

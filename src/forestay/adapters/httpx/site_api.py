@@ -23,7 +23,7 @@ AT_ONCE = 1000
 
 
 class HttpxSiteApi:
-    """One site at its servers: they are asked in turn, and the one that answered last first."""
+    """The interface of one site at its servers: these are tried in turn, starting with the one that answered last."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ class Access:
 
 
 class _Connection(AIOHttpConnection):
-    """The library's connection, silent: what failed is told once, by whoever asked, and without bodies."""
+    """The library's connection without its logging: errors are logged once, by the caller, and without bodies."""
 
     def log_request_success(self, *_: Any, **__: Any) -> None:
         pass
@@ -58,7 +58,7 @@ class _Connection(AIOHttpConnection):
 
 
 class _ClusterHost:
-    """One host and what we know of its health."""
+    """A host of the cluster and the state of its health."""
 
     def __init__(self, connection: _Connection) -> None:
         self.connection = connection

@@ -30,7 +30,7 @@ async def refused(words: str) -> SubmitRefused:
 
 
 class PsijSubmitter:
-    """One batch system of a kind that PSI/J knows."""
+    """A batch system of a kind that PSI/J supports."""
 
     def __init__(
         self,

@@ -18,14 +18,14 @@ from psij.executors.batch.slurm import SlurmJobExecutor
 
 
 class _NoPolls:
-    """Stands where PSI/J keeps its thread that polls the queue."""
+    """Replaces PSI/J's thread that polls the queue."""
 
     def register_job(self, job: Job) -> None:
         """Nothing is watched."""
 
 
 class InPlace(Launcher):
-    """Puts the pilot in the script's place: the batch system hears its exit code, and its signals reach the pilot.
+    """Replaces the script's process by the pilot: the batch system gets its exit code, and signals reach the pilot.
 
     PSI/J's own launchers stay between the two, and their scripts end well whatever became of the job.
     """

@@ -106,7 +106,7 @@ def joined(
 
 @dataclass(frozen=True, slots=True)
 class NodeWord:
-    """What Slurm says of a node now."""
+    """The present state of a node in Slurm."""
 
     state: str
     reason: str

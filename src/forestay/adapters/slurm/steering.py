@@ -59,7 +59,7 @@ _TIME = re.compile(r"^(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)$")
 
 @dataclass(frozen=True, slots=True)
 class SlurmSteering:
-    """One Slurm. Whoever runs it is an operator of it, or the user whose jobs they are."""
+    """One Slurm, run as one of its operators or as the owner of the jobs."""
 
     slurm: SlurmBatch
 

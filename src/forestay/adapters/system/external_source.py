@@ -15,7 +15,7 @@ SECONDS = 10.0
 
 
 class FileSource(ExternalSource):
-    """A file that somebody else writes."""
+    """A file written by another program."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

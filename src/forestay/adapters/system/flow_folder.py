@@ -14,7 +14,7 @@ Mark = tuple[int, int, int]
 
 @dataclass(slots=True)
 class FlowFolder:
-    """Flows by their names. Of two with the same name the one in the first file counts; `problems` tells of the other."""
+    """Flows by name. If two have the same name, the first file wins; `problems` reports the other."""
 
     place: Path | None
     problems: tuple[str, ...] = ()

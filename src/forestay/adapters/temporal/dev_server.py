@@ -40,7 +40,7 @@ def tied(arguments: list[str], number: signal.Signals = signal.SIGTERM) -> list[
 
 
 class Program(NamedTuple):
-    """The program, and who says so."""
+    """The program, and how it was found."""
 
     path: Path
     source: str

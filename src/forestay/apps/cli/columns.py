@@ -11,7 +11,7 @@ from forestay.apps.cli import neutral
 
 
 class Column(NamedTuple):
-    """A heading, and how the values below it stand."""
+    """A heading and the alignment of its values."""
 
     heading: str
     right: bool = False

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What a script is told."""
+    """The exit code for scripts."""
 
     OK = 0
     FAILED = 1

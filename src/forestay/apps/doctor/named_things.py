@@ -15,7 +15,7 @@ REFERENCE = re.compile(r"(env:[A-Za-z_][A-Za-z0-9_]*|file:/.+)")
 
 
 class NamedSetting(NamedTuple):
-    """A value and where it stands."""
+    """A value and its position in the settings."""
 
     where: str
     value: object

@@ -152,7 +152,7 @@ def make_app(services: ServerComponents) -> FastAPI:
 
 
 class HttpServer(uvicorn.Server):
-    """Tells the open streams when it stops, so that a pilot's channel closed by us is not taken for its death."""
+    """Notifies open streams when it stops, so that a pilot whose channel is closed by us is not taken for dead."""
 
     async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         app = self.config.app

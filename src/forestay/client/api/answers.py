@@ -18,35 +18,35 @@ RUN_WELL = frozenset({"completed", "forced_complete"})
 
 
 class JobList(NamedTuple):
-    """Some of the jobs found, in order, and where to go on; no cursor: this was the last."""
+    """A page of jobs in order, and a cursor for the next page; no cursor: this is the last."""
 
     jobs: list[Job]
     cursor: str | None
 
 
 class StoryPage(NamedTuple):
-    """Some of a run's story, the oldest first, and where to go on; no cursor: this was the last."""
+    """A page of a run's story, oldest first, and a cursor for the next page; no cursor: this is the last."""
 
     story: list[StoryLine]
     cursor: str | None
 
 
 class RunList(NamedTuple):
-    """Some of the runs found, the newest first, and where to go on; no cursor: this was the last."""
+    """A page of runs, newest first, and a cursor for the next page; no cursor: this is the last."""
 
     runs: list[RunJson]
     cursor: str | None
 
 
 class HistoryList(NamedTuple):
-    """Some of what happened, the oldest first, and where to go on; no cursor: this was the last."""
+    """A page of a run's history, oldest first, and a cursor for the next page; no cursor: this is the last."""
 
     history: list[RunHistoryEventJson]
     cursor: str | None
 
 
 class IncidentList(NamedTuple):
-    """Some incidents, and where to go on."""
+    """A page of incidents, and a cursor for the next page."""
 
     incidents: list[IncidentJson]
     cursor: str | None

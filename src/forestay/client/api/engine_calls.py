@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Orders(NamedTuple):
-    """Orders that wait, and how the incidents stand that were asked for."""
+    """Waiting commands, and the states of the requested incidents."""
 
     orders: list[OrderJson]
     incidents: dict[str, ToldIncident]

@@ -18,7 +18,7 @@ MOST = 50_000
 
 
 class TooLarge(ValueError):
-    """A run has more jobs than a crate can tell of."""
+    """The run has more jobs than a crate can describe."""
 
 
 def ro_crate(

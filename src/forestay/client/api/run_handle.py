@@ -30,7 +30,7 @@ class RunFailed(ClientError):
 
 
 class RunHandle:
-    """One run. Nothing is kept here: what it says, it asks the server for."""
+    """One run. Nothing is cached: every property asks the server."""
 
     def __init__(self, client: ForestayClient, run: str) -> None:
         self.id = run

@@ -62,7 +62,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class SizingPlan:
-    """What such a load wants. Cores are at the peak."""
+    """What a load needs. Cores are at the peak."""
 
     mean: float
     """Jobs a second."""

@@ -64,7 +64,7 @@ class CallDurations:
 
 
 class Bundle:
-    """The calls of one job; to whoever watches for ends it looks like the future of that job."""
+    """The calls of one job; to the completion watch it looks like the future of that job."""
 
     def __init__(self, name: str, calls: Sequence[tuple[NewJob, JobFuture[Any]]], lengths: CallDurations) -> None:
         self.name = name

@@ -24,7 +24,7 @@ LARGEST_CALL = 16_000
 
 
 class NotCallable(ClientError):
-    """A function or its arguments cannot be sent as they are; the message says what can be done."""
+    """A function or its arguments cannot be serialised; the message says what to do."""
 
 
 class FunctionReference(NamedTuple):

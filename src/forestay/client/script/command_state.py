@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GoOn(NamedTuple):
-    """Nobody wants anything else: do as you would."""
+    """No command: the client continues as it would by itself."""
 
     words: str = ""
 

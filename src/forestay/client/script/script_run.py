@@ -48,7 +48,7 @@ class TaskFailed(ClientError):
 
 
 class RunRemoved(ClientError):
-    """The run, or the task, is to stop: a rule or a person said so."""
+    """A rule or a person has stopped the run, or the task."""
 
 
 class ScriptRun:

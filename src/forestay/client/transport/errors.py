@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 
 class ClientError(Exception):
-    """Something was not done. The message says what, and what can be done next."""
+    """A request failed. The message says what failed and what to do next."""
 
 
 class BadSettings(ClientError):
@@ -18,7 +18,7 @@ class Ambiguous(ClientError):
 
 
 class ApiError(ClientError):
-    """The server said no. Carries its problem document."""
+    """The server refused the request. Carries its problem document."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Unavailable(ClientError):
 
 
 class BadAnswer(ClientError):
-    """What answered does not speak this interface: a proxy, another program, another version."""
+    """The response is not of this interface: from a proxy, another program, or another version."""
 
 
 class JobFailedError(ClientError):
-    """A job came to an end that is not a good one. The message says how; its story says why."""
+    """A job did not succeed. The message says how it ended; its story says why."""
 
     def __init__(self, message: str, *, job: str, state: str, reason: str = "") -> None:
         super().__init__(message)

@@ -30,7 +30,7 @@ _TEXTS = ("server", "token_file", "ca_file", "certificate")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A value and who said it."""
+    """A value and its origin."""
 
     value: str
     source: str
@@ -38,7 +38,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a client needs to know. The token itself is never shown, only where it is."""
+    """The settings of a client. The token is never shown, only where it is stored."""
 
     server: Setting
     token: Setting

@@ -65,7 +65,7 @@ class SubmitJobs:
 
 @dataclass(frozen=True, slots=True)
 class StartShard:
-    """Start a shard that looks after so many jobs of a round."""
+    """Start a shard that follows a number of jobs of a round."""
 
     order: WorkOrder
     shard: int
@@ -92,7 +92,7 @@ class GrowShard:
 
 @dataclass(frozen=True, slots=True)
 class FeedShard:
-    """What these elements of a shard are made of is there; see `ElementsReady`."""
+    """The inputs of these elements of a shard are available; see `ElementsReady`."""
 
     work: str
     shard: int
@@ -103,7 +103,7 @@ class FeedShard:
 
 @dataclass(frozen=True, slots=True)
 class FollowShard:
-    """Have a shard of another round tell this one of its elements that ended well; see `ShardFollowed`."""
+    """Have a shard of another round report its succeeded elements to this one; see `ShardFollowed`."""
 
     work: str
     shard: int
@@ -150,7 +150,7 @@ class FindCompensation:
 
 @dataclass(frozen=True, slots=True)
 class BindWorklet:
-    """Ask which flow is to be run at a place; answered by `WorkletBound`."""
+    """Ask which flow a late-bound task runs; answered by `WorkletBound`."""
 
     work: str
     instance: str
@@ -187,7 +187,7 @@ class QuestionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CloseQuestion:
-    """Take a question out of the inbox, and say what became of it."""
+    """Remove a question from the inbox, and record its outcome."""
 
     work: str
     outcome: QuestionOutcome = QuestionOutcome.WITHDRAWN
@@ -206,7 +206,7 @@ class AwaitEvent:
 
 @dataclass(frozen=True, slots=True)
 class CloseWait:
-    """The event was taken, or nobody waits for it any more."""
+    """The event was taken, or nothing waits for it any more."""
 
     work: str
     event: str
@@ -215,7 +215,7 @@ class CloseWait:
 
 @dataclass(frozen=True, slots=True)
 class ListFiles:
-    """Store a listing and say how long it is; answered by `FilesListed`. ``lines``: those of the file at ``pattern``."""
+    """Store a listing and report its length; answered by `FilesListed`. ``lines``: those of the file at ``pattern``."""
 
     work: str
     instance: str
@@ -239,7 +239,7 @@ class WatchFiles:
 
 @dataclass(frozen=True, slots=True)
 class StopWatch:
-    """Nobody wants to know of more files."""
+    """Stop watching for new files."""
 
     work: str
 
@@ -298,7 +298,7 @@ class SignalAncestors:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell the exception service and the story what happened; ``id`` is the same in every repeat."""
+    """Report an event to the exception service and the story; ``id`` is the same in every repeat."""
 
     id: str
     kind: str
@@ -316,7 +316,7 @@ class CheckRun:
 
 @dataclass(frozen=True, slots=True)
 class AnswerVerb:
-    """Tell whoever sent a verb what became of it."""
+    """Report the result of a verb to its sender."""
 
     verb: str
     accepted: bool

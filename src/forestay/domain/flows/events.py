@@ -24,7 +24,7 @@ class JobsAccepted:
 
 @dataclass(frozen=True, slots=True)
 class JobsEnded:
-    """Jobs of a round that the run itself looks after have ended: sets of their indexes. Earlier ends may be repeated in it."""
+    """Jobs of a round that the run itself follows have ended: sets of their indexes. Earlier ends may be repeated."""
 
     at: int
     work: str
@@ -94,7 +94,7 @@ class FilesAppeared:
 
 @dataclass(frozen=True, slots=True)
 class WorkletBound:
-    """What is to be run at a place; an empty ``flow``: nobody answers for it."""
+    """The flow of a late-bound task; an empty ``flow``: nobody binds it."""
 
     at: int
     work: str

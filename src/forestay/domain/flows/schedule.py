@@ -37,7 +37,7 @@ class Overlap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunSchedule:
-    """A schedule as its owner wants it."""
+    """A schedule as its owner defined it."""
 
     name: str
     flow: str

@@ -98,7 +98,7 @@ FailureAnswer = Callable[[JobDocument, int], JobDocument]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The end counts; the document says so once it is written."""
+    """The completion counts; the document says so once it is written."""
 
     document: JobDocument
 
@@ -112,7 +112,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A newer claim or a final state stands: the end is evidence, never applied."""
+    """A newer claim or a final state exists: the completion is kept as evidence and not applied."""
 
     reason: str
 
@@ -312,7 +312,7 @@ def leave_failure(document: JobDocument, now: int) -> JobDocument:
 
 
 class PolicySays(NamedTuple):
-    """What a job's own retry policy says to its failure."""
+    """The answer of a job's own retry policy to its failure."""
 
     event: Event | None
     """None: it waits for someone."""

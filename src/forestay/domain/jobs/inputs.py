@@ -18,7 +18,7 @@ _LFN = re.compile(r"lfn:(/?[A-Za-z0-9._+=@,:~/-]{1,500})")
 
 
 class Staging(StrEnum):
-    """In which order the inputs of a job are brought."""
+    """The order in which the inputs of a job are staged."""
 
     PARALLEL = "parallel"
     SEQUENTIAL = "sequential"

@@ -23,7 +23,7 @@ HIGHEST_PRIORITY = 1000
 
 
 class State(StrEnum):
-    """Where a job stands. Suspension is not a state: it is a set of holders beside it."""
+    """The state of a job. Suspension is not a state: it is a set of holders beside it."""
 
     AVAILABLE = "available"
     """Anyone may claim it, unless it is held or its time has not come."""
@@ -87,7 +87,7 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """The end of one attempt, as its pilot tells it."""
+    """The end of one attempt, as reported by its pilot."""
 
     token: Token
     claim: str
@@ -147,7 +147,7 @@ class Delivery:
 
 
 class FlowRef(NamedTuple):
-    """The task that asked for a job, and whom to tell of its end."""
+    """The task that requested a job, and who is told of its completion."""
 
     run: str
     work: str
@@ -297,7 +297,7 @@ def queue_named(tenant: str, downstream: str = "") -> str:
 
 
 class QueueLane(NamedTuple):
-    """The queue a job stands in: jobs of one owner and priority that need about as much."""
+    """The queue lane of a job: jobs of one owner and priority with similar resources."""
 
     tenant: str
     """With what they are meant for, if that is not a pilot."""

@@ -100,7 +100,7 @@ class ForbiddenTransition(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TransitionRefused:
-    """What was asked does not fit the job as it stands; nothing was changed."""
+    """The request does not fit the job's state; nothing was changed."""
 
     reason: str
 

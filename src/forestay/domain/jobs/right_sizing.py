@@ -75,7 +75,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """What would have come of the newest jobs, had they asked by the figures of those before them."""
+    """What would have happened to the newest jobs with resources derived from those before them."""
 
     jobs: int
     failed: int
@@ -88,7 +88,7 @@ class Backtest:
 
 @dataclass(frozen=True, slots=True)
 class SizeAdvice:
-    """What is said about a task."""
+    """The advice for a task."""
 
     jobs: int
     """Measured."""

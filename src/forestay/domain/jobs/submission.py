@@ -100,7 +100,7 @@ def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[s
 
 
 class JobElement(NamedTuple):
-    """What tells one job of a task from the others."""
+    """What distinguishes one job of a task from the others."""
 
     job: str
     at: int | None

@@ -64,7 +64,7 @@ class Enrolment:
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentCandidate:
-    """Who asks to be let in."""
+    """Who asks to enrol."""
 
     pilot: str
     """The name it would get."""
@@ -76,7 +76,7 @@ class EnrolmentCandidate:
 
 @dataclass(frozen=True, slots=True)
 class NotGood:
-    """The secret was used, has expired, or never was; which of them is nobody's business."""
+    """The secret was used, has expired, or never existed; the caller does not learn which."""
 
 
 @dataclass(frozen=True, slots=True)

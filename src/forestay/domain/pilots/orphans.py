@@ -49,7 +49,7 @@ class UnlistedClaim:
 
 @dataclass(frozen=True, slots=True)
 class ScannerMemory:
-    """What one scanner knows; it starts empty and is thrown away after an outage of the store."""
+    """The memory of one scanner; it starts empty and is discarded after an outage of the store."""
 
     pilots: Mapping[str, SeenPilot] = field(default_factory=dict)
     unnamed: Mapping[str, UnlistedClaim] = field(default_factory=dict)

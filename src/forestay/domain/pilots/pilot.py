@@ -13,7 +13,7 @@ from forestay.domain.jobs.resources import Resources
 
 
 class PilotState(StrEnum):
-    """How a pilot stands with the servers."""
+    """The state of a pilot at the servers."""
 
     ALIVE = "alive"
     GONE = "gone"
@@ -92,7 +92,7 @@ HOST = "host"
 
 
 class PilotClass(NamedTuple):
-    """What requirements may ask of a pilot. Pilots that say the same but for their host are of one class, and each requirement is evaluated once for it."""
+    """What requirements can ask of a pilot. Pilots that differ only in their host are of one class, and each requirement is evaluated once for it."""
 
     id: str
     facts: Mapping[str, object]

@@ -107,7 +107,7 @@ class Worklet:
 
 @dataclass(frozen=True, slots=True)
 class CompensateAction:
-    """Runs worklets together; the playbook goes on when all have ended well."""
+    """Runs worklets together; the playbook continues when all have succeeded."""
 
     worklets: tuple[Worklet, ...]
 
@@ -124,7 +124,7 @@ class Select:
 
 
 class Restaging(StrEnum):
-    """How files are brought again."""
+    """How files are staged again."""
 
     SAME = "same"
     CHANGED = "changed"
@@ -230,7 +230,7 @@ class Reregister:
 
 @dataclass(frozen=True, slots=True)
 class RetryByPolicy:
-    """Tries the job again by a retry policy: its level's wait, then the next level, then what the retry policy says."""
+    """Retries the job by a retry policy: its level's wait, then the next level, then the policy's final action."""
 
     retry_policy: str = ""
     """Its name; empty: the default policy's."""
@@ -245,7 +245,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Tells people. Nobody named: the owner."""
+    """Notifies people. Without a name: the owner."""
 
     text: str
     to: tuple[str, ...] = ()

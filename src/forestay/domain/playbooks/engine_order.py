@@ -21,7 +21,7 @@ _SPACE = UUID("f2a7a2fe-1df0-5d3e-9a3b-7f0a8f1b8f33")
 
 
 class OrderVerb(StrEnum):
-    """What is to be done; an engine that cannot do one refuses it."""
+    """The requested action; an engine refuses one that it cannot do."""
 
     SUSPEND = "suspend"
     """Do not go on with it; what runs may end."""

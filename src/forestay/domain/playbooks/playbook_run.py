@@ -24,7 +24,7 @@ MAX_DETAIL = 300
 
 
 class PlaybookRunState(StrEnum):
-    """Where a run of a playbook stands."""
+    """The state of a run of a playbook."""
 
     RUNNING = "running"
     COMPLETE = "complete"
@@ -169,7 +169,7 @@ Command = DoStep | StartWorklets | TakeBack | FinishPlaybook
 
 @dataclass(frozen=True, slots=True)
 class PlaybookRun:
-    """A playbook as it stands: the answer number ``n`` to an incident."""
+    """The state of a playbook run: the answer number ``n`` to an incident."""
 
     incident: str
     n: int

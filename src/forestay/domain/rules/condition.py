@@ -21,7 +21,7 @@ ALWAYS = "true"
 
 
 class ConditionVerdict(StrEnum):
-    """What came of a condition, and of a whole walk.
+    """The result of a condition, and of a whole evaluation.
 
     `ERROR` is never taken for `FALSE`: a refinement that could not be evaluated would otherwise let the general rule act.
     """

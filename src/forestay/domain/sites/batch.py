@@ -15,7 +15,7 @@ BatchId = str
 
 
 class BatchState(StrEnum):
-    """How a batch job stands, by the batch system's own word."""
+    """The state of a batch job in the batch system."""
 
     WAITING = "waiting"
     """It is queued or held and no process of it runs."""
@@ -61,7 +61,7 @@ class PilotJob:
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What a batch system says of one job."""
+    """The batch system's report on one job."""
 
     state: BatchState
     word: str = ""
@@ -124,7 +124,7 @@ FORGOTTEN = BatchOutcome(BatchState.UNKNOWN, reason="it is neither in the queue 
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """A job that the batch system knows."""
+    """A job known to the batch system."""
 
     id: BatchId
     name: str
@@ -149,7 +149,7 @@ def told_of(asked: Collection[BatchId], jobs: Mapping[BatchId, BatchJob] | None)
 
 
 class SubmitRefusal(StrEnum):
-    """Why a pilot job was not taken (paper P0, section 5): each wants something else done."""
+    """Why a pilot job was refused (paper P0, section 5): each needs a different reaction."""
 
     NETWORK_DOWN = "network-down"
     """The batch system's host cannot be reached from here."""

@@ -80,7 +80,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchReport:
-    """What a site agent tells of a launch."""
+    """A site agent's report on a launch."""
 
     launch: str
     state: LaunchState
@@ -92,7 +92,7 @@ class LaunchReport:
 
 @dataclass(frozen=True, slots=True)
 class NotNext:
-    """The report cannot be: somebody else is about to make that very try, or has."""
+    """The report is impossible: another agent is making, or has made, this attempt."""
 
     reason: str
 

@@ -16,7 +16,7 @@ from forestay.domain.sites.fleet import PilotCount, PilotSize
 
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
-    """One site as its agent tells it, with its pilots as they are counted."""
+    """A site as its agent reports it, with counts of its pilots."""
 
     name: str
     sizes: tuple[PilotSize, ...]

@@ -99,7 +99,7 @@ def as_asked(outcome: BatchOutcome, question: Question) -> BatchOutcome:
 
 
 class ArrayReading(NamedTuple):
-    """What a batch system says of an array, without naming the elements that are well: there may be tens of thousands."""
+    """A batch system's report on an array, without its healthy elements: there may be tens of thousands."""
 
     failed: frozenset[BatchId]
     """Elements whose last start failed."""
@@ -112,7 +112,7 @@ class ArrayReading(NamedTuple):
 
 
 class WatchedJobAction(StrEnum):
-    """What is to be done about it."""
+    """What to do about a job."""
 
     GOING = "going"
     DONE = "done"

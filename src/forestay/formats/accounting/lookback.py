@@ -50,7 +50,7 @@ class SourceKind(StrEnum):
 
 
 class UnknownSource(ValueError):
-    """A file that none of the readers knows."""
+    """A file in a format that no reader supports."""
 
 
 def kind_of(path: Path) -> SourceKind:

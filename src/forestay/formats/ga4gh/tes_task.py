@@ -63,7 +63,7 @@ class FileType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskInput:
-    """One file or folder that is there before the first executor starts."""
+    """A file or folder that exists before the first executor starts."""
 
     path: str
     """Where executors find it, from the root of the container on."""
@@ -158,7 +158,7 @@ class TaskLog:
 
 @dataclass(frozen=True, slots=True)
 class TaskDocument:
-    """A task as it was asked for, with what only the server says of it."""
+    """A task as requested, with what the server adds to it."""
 
     executors: tuple[TaskExecutor, ...]
     inputs: tuple[TaskInput, ...] = ()

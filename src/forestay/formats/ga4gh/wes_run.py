@@ -24,7 +24,7 @@ NEEDED = ("workflow_type", "workflow_type_version", "workflow_url")
 
 
 class WesRunState(StrEnum):
-    """How a run stands. Two states of the interface are never shown: clients take them for an end, or wait for ever."""
+    """The state of a run. Two states of the interface are never used: clients take them for final, or wait for ever."""
 
     UNKNOWN = "UNKNOWN"
     """The engine has forgotten the run, and nobody had asked how it ended."""

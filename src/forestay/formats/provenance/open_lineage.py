@@ -59,7 +59,7 @@ def job_events(document: JobDocument, spec: Specification | None, *, namespace: 
 
 
 class LineageRun(Protocol):
-    """What is told of a run."""
+    """What is reported of a run."""
 
     @property
     def run(self) -> str: ...

@@ -30,7 +30,7 @@ def entry_public(entry: AuditEntry) -> dict[str, Any]:
 
 
 class CheckedChain(NamedTuple):
-    """What came of looking at a chain."""
+    """The result of checking a chain."""
 
     number: int
     """The last sound entry."""

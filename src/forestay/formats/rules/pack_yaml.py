@@ -55,7 +55,7 @@ class Fixtures:
 
 @dataclass(frozen=True, slots=True)
 class PackPattern:
-    """A pattern with its fixtures and where it stands."""
+    """A pattern with its examples and its position."""
 
     pattern: FailurePattern
     fixtures: Fixtures

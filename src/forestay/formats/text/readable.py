@@ -14,7 +14,7 @@ REMEMBERED = 1_000
 
 
 class Readable:
-    """Reads what can be read, and tells once of each that cannot."""
+    """Reads all readable documents, and reports each unreadable one once."""
 
     def __init__(self, tell: Callable[[str, str], None]) -> None:
         """`tell` is given the name of a document and why it cannot be read."""

@@ -35,7 +35,7 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """What a text says, and where it says it."""
+    """The contents of a YAML text and their positions."""
 
     value: object = None
     positions: dict[Place, Position] = field(default_factory=dict)

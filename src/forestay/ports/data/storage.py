@@ -17,7 +17,7 @@ class Credentials(NamedTuple):
 
 
 class Signer(Protocol):
-    """Makes addresses that are good for one file, one method and a short time."""
+    """Creates URLs that are valid for one file, one method and a short time."""
 
     def sign(self, element: StorageElement, method: Literal["GET", "PUT", "DELETE"], url: str, seconds: int) -> str:
         """The signed address. `Permanent` without the element's credentials; they are in nothing that this says."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class EventReply(NamedTuple):
-    """What is said to an event at once."""
+    """The immediate reply to an event."""
 
     run: str
     """Its id with us."""
@@ -17,7 +17,7 @@ class EventReply(NamedTuple):
 
 
 class OrderedAction(NamedTuple):
-    """Something to be done, once however often it is told."""
+    """An action to carry out, once however often it is sent."""
 
     n: int
     id: str

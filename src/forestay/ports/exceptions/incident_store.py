@@ -45,7 +45,7 @@ class StoredIncidentStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IncidentQuery:
-    """Which incidents are meant; what is left out says nothing."""
+    """Selects incidents; omitted fields do not restrict."""
 
     tenant: str | None = None
     owner: str | None = None
@@ -88,7 +88,7 @@ def tally_bounds(query: IncidentQuery, step: int, by: str) -> tuple[int, int]:
 
 
 class IncidentPage(NamedTuple):
-    """Some of the incidents found, and where to go on; no cursor: these were the last."""
+    """A page of incidents, and a cursor for the next page; no cursor: this is the last."""
 
     statuses: Sequence[StoredIncidentStatus]
     cursor: str | None

@@ -68,7 +68,7 @@ class RunSummary(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs are meant; what is empty says nothing."""
+    """Selects runs; empty fields do not restrict."""
 
     tenant: str
     name: str = ""
@@ -81,14 +81,14 @@ class RunQuery:
 
 
 class RunPage(NamedTuple):
-    """Some of the runs found, the newest first, and where to go on."""
+    """A page of runs, newest first, and a cursor for the next page."""
 
     runs: Sequence[RunSummary]
     cursor: str | None
 
 
 class RunHistoryEvent(NamedTuple):
-    """One thing that happened to a run: what was done for it, told to it, or asked of it."""
+    """An event in the history of a run."""
 
     at: int
     kind: str
@@ -96,7 +96,7 @@ class RunHistoryEvent(NamedTuple):
 
 
 class HistoryPage(NamedTuple):
-    """Some of what happened, the oldest first, and where to go on; no cursor: this was the last."""
+    """A page of a history, oldest first, and a cursor for the next page; no cursor: this is the last."""
 
     happenings: Sequence[RunHistoryEvent]
     cursor: str | None

@@ -28,7 +28,7 @@ class NotInstalled(Permanent):
 
 
 class CallbackBody(NamedTuple):
-    """What is sent to tell an engine of a job's completion."""
+    """What is sent to an engine on a job's completion."""
 
     content: bytes
     headers: Mapping[str, str]

@@ -10,7 +10,7 @@ from forestay.domain.sites.watched_job import PayloadRecord, Question, WatchedJo
 
 
 class JobSpool(Protocol):
-    """The port. What it cannot read is passed over: a word that is broken costs nobody else's."""
+    """The port. Records that cannot be read are skipped and do not affect others."""
 
     def jobs(self) -> Sequence[WatchedJob]:
         """Every word that has not been settled, the oldest first. Anyone can leave one in the name of any job: it counts only if its

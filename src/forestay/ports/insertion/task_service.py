@@ -20,7 +20,7 @@ class Unreached(Transient):
 
 
 class TaskPage(NamedTuple):
-    """A page of tasks, and where to go on; no token means that this was the last."""
+    """A page of tasks, and a token for the next page; no token: this is the last."""
 
     tasks: Sequence[Json]
     next: str = ""

@@ -50,7 +50,7 @@ class Written(NamedTuple):
 
 
 class Conflicted(NamedTuple):
-    """The store says that the document was not at the expected version. A hint, not proof."""
+    """The store reports that the document was not at the expected version. A hint, not a proof."""
 
     detail: str = ""
 
@@ -113,7 +113,7 @@ MAX_PAGE = 10_000
 
 
 class JobPage(NamedTuple):
-    """Some of the jobs found, in order, and where to go on; no cursor means that this was the last."""
+    """A page of jobs in order, and a cursor for the next page; no cursor: this is the last."""
 
     jobs: Sequence[Stored]
     cursor: str | None

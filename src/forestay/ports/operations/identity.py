@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Role(StrEnum):
-    """What a token allows; each says all it allows, except that an administrator may do everything in the tenant."""
+    """What a token permits; each role lists all its rights, and an administrator may do everything in the tenant."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
@@ -60,7 +60,7 @@ IMPLIED: dict[Role, frozenset[Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Somebody known by a token."""
+    """A caller identified by a token."""
 
     subject: str
     tenant: str
@@ -75,7 +75,7 @@ class Principal:
 
 
 class BadToken(Exception):
-    """No one is known by this token; the text says why, without quoting it."""
+    """The token identifies nobody; the text says why, without quoting it."""
 
 
 class Identity(Protocol):

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class TokenHeader(NamedTuple):
-    """What a token says of itself before anything of it is believed."""
+    """The unverified header of a token."""
 
     algorithm: str
     key: str

@@ -25,7 +25,7 @@ from forestay.domain.peers.peer import Peer
 
 
 class PeerInfo(NamedTuple):
-    """What a peer says of itself."""
+    """A peer's information about itself."""
 
     stamp: int
     offer: Mapping[str, Any]
@@ -50,7 +50,7 @@ class Renewed(NamedTuple):
 
 
 class Caller(NamedTuple):
-    """For whom a call is made."""
+    """On whose behalf a call is made."""
 
     tenant: str
     subject: str
@@ -81,7 +81,7 @@ class PeerCalls(Protocol):
 
 
 class PeerTokens(Protocol):
-    """Signs for this domain, and knows others by their keys. Keys are JSON web keys as text."""
+    """Signs for this domain, and recognises others by their keys. Keys are JSON web keys as text."""
 
     @property
     def public(self) -> str:

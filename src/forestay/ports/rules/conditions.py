@@ -29,7 +29,7 @@ class ConditionProblem(NamedTuple):
 
 
 class ConditionTrial(NamedTuple):
-    """What came of trying a text: what is wrong with it, or its answer on each context that was given."""
+    """The result of testing a condition: its error, or its value on each given context."""
 
     problems: tuple[ConditionProblem, ...]
     answers: tuple[bool | Erred, ...] = ()

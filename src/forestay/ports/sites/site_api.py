@@ -25,7 +25,7 @@ class QueuedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SeenLaunch:
-    """A launch as the server told it just now. Ages are seconds by the server's clock, so that no two clocks are compared."""
+    """A launch as the server just reported it. Ages are seconds by the server's clock, so that no two clocks are compared."""
 
     id: str
     name: str

@@ -33,7 +33,7 @@ GATHER = ((100, 0.3), (5000, 5.0), (MAX_LISTED, 30.0))
 
 @dataclass(frozen=True, slots=True)
 class ListingSummary:
-    """What a run is told of a listing."""
+    """What a run learns of a listing."""
 
     listing: str
     count: int

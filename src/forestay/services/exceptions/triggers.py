@@ -49,7 +49,7 @@ class Trigger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TriggerRequest:
-    """What somebody raises."""
+    """What a person raises."""
 
     run: RunSummary
     by: str

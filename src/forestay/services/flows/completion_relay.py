@@ -54,7 +54,7 @@ AT_ONCE = 32
 
 @dataclass(slots=True, eq=False)
 class _PendingCompletions:
-    """The jobs that one shard, or a run for one round, looks after; and what it is to be told."""
+    """The jobs that one shard, or a run for one round, follows; and the completions to be sent to it."""
 
     flow_ref: FlowRef
     tenant: str

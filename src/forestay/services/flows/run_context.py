@@ -34,7 +34,7 @@ MOST_KEPT = 200
 
 @dataclass(slots=True)
 class RunStates:
-    """What the runs of failed jobs are at, as their engine tells; never so long that a failure would have to wait for it."""
+    """The states of the runs of failed jobs, as their engine reports them; bounded in time, so that no failure waits for it."""
 
     engine: FlowEngine | None
     clock: Clock

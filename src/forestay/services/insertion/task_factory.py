@@ -49,7 +49,7 @@ REMEMBER = 10_000
 
 
 class CreatedTask(NamedTuple):
-    """A task that stands."""
+    """A task that is stored."""
 
     id: str
     created: bool

@@ -34,7 +34,7 @@ COUNTS_LAST = 5.0
 
 
 class RunStatus(NamedTuple):
-    """How a run stands."""
+    """The state of a run."""
 
     state: WesRunState
     started: int
@@ -42,7 +42,7 @@ class RunStatus(NamedTuple):
 
 
 class WesRun(NamedTuple):
-    """A run that somebody asked for by the Workflow Execution Service."""
+    """A run requested through the Workflow Execution Service."""
 
     id: str
     at: int
@@ -52,7 +52,7 @@ class WesRun(NamedTuple):
 
 
 class RunCursor(NamedTuple):
-    """Where a list goes on."""
+    """The position in a list."""
 
     at: int
     id: str

@@ -12,7 +12,7 @@ from forestay.services.shared.checked_writer import Answer, ProposedWrite, Write
 
 @dataclass(slots=True)
 class CallbackRegistry:
-    """The service. A job has one callback; another takes its place. A job that has ended is told of at once."""
+    """The service. A job has one callback; a new one replaces it. If the job has ended, it is sent at once."""
 
     writer: Writer
     clock: Clock

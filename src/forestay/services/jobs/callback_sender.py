@@ -43,7 +43,7 @@ Receiver = tuple[str, str]
 
 @dataclass(slots=True)
 class CallbackSender:
-    """The service. Several may run: a callback may then be told twice, with the same delivery id."""
+    """The service. Several may run: a callback may then be sent twice, with the same delivery id."""
 
     store: JobStore
     writer: Writer

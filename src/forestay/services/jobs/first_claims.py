@@ -20,7 +20,7 @@ Asking = TypeVar("Asking")
 
 @dataclass(slots=True)
 class FirstClaims(Generic[Asking]):
-    """The claims of one creating write. Whoever writes must close them, whatever came of it."""
+    """The claims of one creating write. The writer must close them, whatever the result."""
 
     claims: dict[str, tuple[Asking, JobDocument]]
     """By job: whose request it is for, and the document with the claim."""

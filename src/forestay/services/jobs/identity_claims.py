@@ -15,7 +15,7 @@ MOST_VALUES = 1000
 
 @dataclass(frozen=True, slots=True)
 class ClaimMap:
-    """Which claim says what."""
+    """Which claim has which meaning."""
 
     subject: str = "sub"
     tenant: str = ""

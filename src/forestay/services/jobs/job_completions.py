@@ -41,7 +41,7 @@ class CompletionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailedCleanup:
-    """What a pilot says of a folder that it could not clear."""
+    """A pilot's report on a folder that it could not remove."""
 
     error: str = ""
     """As the system calls it, such as `EBUSY`."""
@@ -66,7 +66,7 @@ class CompletionReport:
 
 @dataclass(frozen=True, slots=True)
 class CompletionReply:
-    """What the pilot is told."""
+    """The reply to the pilot."""
 
     claim: str
     result: CompletionStatus
@@ -111,7 +111,7 @@ class StagingFailures(Protocol):
 
 @dataclass(slots=True)
 class JobCompletions:
-    """The desk where ends are brought; group commit as for claims."""
+    """The service that accepts completions; group commit as for claims."""
 
     store: JobStore
     writer: Writer

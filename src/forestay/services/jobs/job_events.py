@@ -32,7 +32,7 @@ class JobEvent(NamedTuple):
 
 
 class EventCursor(NamedTuple):
-    """The last transition that someone heard of."""
+    """The last transition that a subscriber has received."""
 
     at: int
     job: str
@@ -52,7 +52,7 @@ class EventCursor(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Listener:
-    """Someone who listens; one that does not keep up is told so and let go."""
+    """A subscriber; one that does not keep up is informed and disconnected."""
 
     tenant: str
     wanted: Callable[[JobDocument], bool]

@@ -34,7 +34,7 @@ KNOWN_KEYS = 10_000
 
 
 class AcceptedJob(NamedTuple):
-    """A job that stands in the store."""
+    """A job that is stored."""
 
     id: str
     created: bool
@@ -42,7 +42,7 @@ class AcceptedJob(NamedTuple):
 
 
 class NewJobListener(Protocol):
-    """Told of jobs that were just created."""
+    """Notified of jobs that were just created."""
 
     def created(self, jobs: Sequence[Stored]) -> None:
         """Jobs were created here; whoever is told must not raise, and must not wait."""

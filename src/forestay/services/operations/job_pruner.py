@@ -51,7 +51,7 @@ class Pruned(NamedTuple):
 
 @dataclass(slots=True)
 class JobPruner:
-    """The service; reconcilers run it where a domain says for how long it keeps what has ended."""
+    """The service; reconcilers run it where a domain configures how long it keeps ended jobs."""
 
     store: JobStore
     documents: DocumentStore

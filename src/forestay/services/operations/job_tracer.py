@@ -31,7 +31,7 @@ _WHOLE = 1 << 64
 
 @dataclass(slots=True)
 class JobTracer(WriteListener, NewJobListener):
-    """The service: a listener of whoever writes job documents."""
+    """The service: a listener to all writes of job documents."""
 
     traces: Traces
     clock: Clock
@@ -65,7 +65,7 @@ class JobTracer(WriteListener, NewJobListener):
 
 
 class TracedIncidentStore:
-    """An incident store, around another one, that tells traces what was decided and done."""
+    """Wraps an incident store, and reports decisions and actions to traces."""
 
     def __init__(self, inner: IncidentStore, store: JobStore, jobs: JobTracer) -> None:
         self.inner = inner

@@ -38,7 +38,7 @@ _TOLD = frozenset({State.RUNNING}) | FINAL
 
 
 class Runs(Protocol):
-    """Who knows runs."""
+    """The source of runs."""
 
     async def moved(self, since: int) -> Sequence[RunSummary]:
         """Those of which a run began or ended at this time or later; `started` is when the run itself began."""

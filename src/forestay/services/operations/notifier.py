@@ -51,7 +51,7 @@ _HELD = frozenset({IncidentState.HELD})
 
 
 class ChannelSubscription(NamedTuple):
-    """Somebody who is told, and what."""
+    """A recipient, and what it receives."""
 
     addressee: ChannelFilter
     notification_channel: NotificationChannel

@@ -26,7 +26,7 @@ ENDED = frozenset({State.COMPLETED, State.FAILED})
 
 
 class TaskSizes(NamedTuple):
-    """What is said about the jobs of one name, of one flow or of none."""
+    """The advice for the jobs of one name, of one flow or of none."""
 
     flow: str
     """The name of the flow, all its versions together; empty: jobs that were submitted one by one."""
@@ -35,7 +35,7 @@ class TaskSizes(NamedTuple):
 
 
 class SizeReport(NamedTuple):
-    """What is said about the tasks of a tenant, those with the most waste first."""
+    """The advice for the tasks of a tenant, those with the most waste first."""
 
     tasks: tuple[TaskSizes, ...]
     read: int

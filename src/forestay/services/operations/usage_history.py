@@ -58,7 +58,7 @@ class WaitTimes(NamedTuple):
 
 @dataclass(slots=True)
 class FailedJobOutcomes:
-    """What came of the jobs that had a failure: how many ended in which way, each job once."""
+    """The outcomes of jobs that had a failure, each job counted once."""
 
     jobs: int = 0
     came: Counter[OutcomeKind] = field(default_factory=Counter)

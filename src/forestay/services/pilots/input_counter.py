@@ -23,7 +23,7 @@ WAYS = ("cache", "neighbour", "peer", "element")
 
 @dataclass(slots=True)
 class InputCounts:
-    """What one tenant's pilots told."""
+    """The counts that one tenant's pilots reported."""
 
     pilots: OrderedDict[str, Counter[str]] = field(default_factory=OrderedDict)
     steps: deque[tuple[int, Counter[str]]] = field(default_factory=lambda: deque(maxlen=STEPS))

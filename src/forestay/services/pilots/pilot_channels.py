@@ -24,7 +24,7 @@ HANG_UP = "hang-up"
 
 
 class ChannelOrder(NamedTuple):
-    """What a pilot is told over its channel."""
+    """A command to a pilot over its channel."""
 
     event: str
     data: Mapping[str, object]

@@ -38,7 +38,7 @@ class EnrolmentDecider(Protocol):
 
 
 class EnrolmentSecret(NamedTuple):
-    """A new secret, told once, and until when it is good (milliseconds since 1970)."""
+    """A new secret, shown once, and until when it is valid (milliseconds since 1970)."""
 
     text: str
     expires: int

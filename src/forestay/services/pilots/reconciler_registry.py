@@ -25,7 +25,7 @@ FORGET = 900
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerReport:
-    """What one reconciler said last."""
+    """The last report of one reconciler."""
 
     name: str
     version: str

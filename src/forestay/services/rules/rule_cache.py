@@ -51,7 +51,7 @@ _EMPTY = RuleTree()
 
 
 class Rulings(NamedTuple):
-    """What the active rules say, which may act; and what they would say with the shadows, where that is another thing."""
+    """The decisions of the active rules, which may act; and those with shadow rules included, where these differ."""
 
     active: Ruling
     shadow: Ruling | None

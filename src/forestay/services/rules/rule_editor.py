@@ -104,7 +104,7 @@ class NotEdited:
 
 
 class NextRuleSet(NamedTuple):
-    """A set as it is to be, and what that changes."""
+    """A rule set after a change, and the change itself."""
 
     rule_set: RuleSet
     changes: tuple[RuleChange, ...]

@@ -21,7 +21,7 @@ Summary = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NotPromoted:
-    """The replay speaks against it; confirm it with a reason, and it is done all the same."""
+    """The replay blocks the promotion; it can be confirmed with a reason."""
 
     reasons: tuple[str, ...]
     examples: tuple[str, ...]

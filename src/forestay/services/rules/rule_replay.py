@@ -68,7 +68,7 @@ MOST_DRAFTS = 50
 
 
 class ReplayRequest(NamedTuple):
-    """What is to be replayed over what."""
+    """What to replay, over which incidents."""
 
     rule_set: RuleSetId
     version: int | None = None

@@ -39,7 +39,7 @@ class WorkletBinding(NamedTuple):
 
 
 class WorkletChooser(Protocol):
-    """Asks the rules which worklet is to be run at a place of a run; None: no rule answers."""
+    """Asks the rules which worklet a late-bound task of a run executes; None: no rule answers."""
 
     async def __call__(
         self, tenant: str, late_bound: str, *, run: str, params: Mapping[str, object]

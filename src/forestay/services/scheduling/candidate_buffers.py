@@ -37,7 +37,7 @@ LEAST = 50
 
 
 class _Asking(NamedTuple):
-    """Whom a candidate is for."""
+    """The pilot for which a candidate is sought."""
 
     tenant: str
     free: Resources
@@ -62,7 +62,7 @@ def _urgency(lane: tuple[int, bool, int, LaneBuffer]) -> tuple[int, bool, int]:
 
 
 class CandidateSignal:
-    """Wakes whoever gives jobs: there may be more to give.
+    """Wakes claim dispatchers: there may be more candidates.
 
     What makes jobs available (hosts, suspensions) and what gives them share it, and are built without each other.
     """
@@ -93,13 +93,13 @@ class CandidateSignal:
 
 
 class Suspensions(Protocol):
-    """Whoever knows that nobody may have a job for now, for a reason that is not in its document."""
+    """Knows which jobs nobody may have now, for a reason that is not in their document."""
 
     def suspended(self, document: JobDocument) -> bool: ...
 
 
 class ImageRunners(Protocol):
-    """Whoever knows which pilots can run a job's container image."""
+    """Knows which pilots can run a job's container image."""
 
     def leaves(self, document: JobDocument, runtimes: frozenset[str] | None) -> bool: ...
 

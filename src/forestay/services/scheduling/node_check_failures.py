@@ -27,7 +27,7 @@ class UnfitMachine:
 
 @dataclass(slots=True)
 class NodeCheckFailures:
-    """The service. What it writes is create-only, so a pilot may tell it twice."""
+    """The service. Its writes are create-only, so a pilot may repeat its reports."""
 
     store: JobStore
     clock: Clock

@@ -36,7 +36,7 @@ class CacheEndpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CacheReport:
-    """What a pilot tells of its cache: what changed since an earlier report, or with base 0 everything."""
+    """A pilot's report on its cache: the changes since an earlier report, or everything with base 0."""
 
     version: int
     base: int = 0
@@ -58,7 +58,7 @@ class _KnownCache:
 
 
 class CacheListener(NamedTuple):
-    """Who wants to know what caches hold."""
+    """A subscriber to changes of caches."""
 
     on_report: Callable[[str, str, str, str, CacheReport], None]
     """Of a pilot: its tenant, host and site, and what is new."""

@@ -23,7 +23,7 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class ProposedWrite:
-    """One change that someone wants on one job."""
+    """One requested change of one job."""
 
     job: str
     decide: Callable[[JobDocument], JobDocument | TransitionRefused]
@@ -41,7 +41,7 @@ class ProposedWrite:
 
 @dataclass(frozen=True, slots=True)
 class WriteApplied:
-    """The store acknowledged: the document stands as shown."""
+    """The store has acknowledged the write: this is the stored document."""
 
     stored: Stored
 
@@ -53,7 +53,7 @@ class JobMissing:
 
 @dataclass(frozen=True, slots=True)
 class WriteUnsettled:
-    """The store did not say clearly, however often it was asked: the change may or may not have taken place."""
+    """The store gave no clear answer to repeated requests: the change may or may not have been written."""
 
     detail: str
 
@@ -90,7 +90,7 @@ class _WriteTry:
 
 
 class WriteListener(Protocol):
-    """Told of documents that a process writes."""
+    """Notified of documents that a process writes."""
 
     label: ClassVar[str] = ""
     """It is told only of jobs with this label; empty: of all."""

@@ -23,7 +23,7 @@ LEAST = 60
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site as its agent tells it."""
+    """A site as its agent reports it."""
 
     name: str
     agent: str

@@ -80,7 +80,7 @@ REPORTS = "reports"
 
 
 class CommandExecutor:
-    """What a run has still to carry out; what comes of it goes into the run's inbox."""
+    """The commands that a run has yet to carry out; their results go into the run's inbox."""
 
     def __init__(
         self, payload: Plain, flow_ref: Plain, tasks: temporal_runtime.WorkflowTasks, inbox: deque[Event]

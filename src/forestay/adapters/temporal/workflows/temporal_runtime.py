@@ -64,7 +64,7 @@ _RETRY = RetryPolicy(
 
 
 class ActivityRefused(Exception):
-    """An activity says that what is asked cannot be done, now or ever."""
+    """The activity's request is impossible, now and later."""
 
 
 class HeldBack(Exception):

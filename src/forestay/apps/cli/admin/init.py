@@ -24,7 +24,7 @@ _ENDPOINT = re.compile(r"[\w.\-\[\]:]+:\d+")
 
 
 class Way(StrEnum):
-    """What somebody wants to use Forestay for."""
+    """A way to use Forestay."""
 
     OWN_JOBS = "own-jobs"
     LOGIN_NODE = "login-node"

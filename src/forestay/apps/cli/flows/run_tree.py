@@ -74,7 +74,7 @@ def asking(waiting: Sequence[IncidentJson]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A run as it stands."""
+    """The present state of a run."""
 
     run: RunDetails
     now: datetime

@@ -136,7 +136,7 @@ class _OnTerminal:
 
 
 class _Lines:
-    """Says what has changed, a line a change."""
+    """Prints changes, one a line."""
 
     def __init__(self, out: CommandOutput) -> None:
         self._out = out

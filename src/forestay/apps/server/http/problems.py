@@ -36,7 +36,7 @@ STATUS: Mapping[type[PortError], int] = {Transient: 503, Permanent: 400, Conflic
 
 
 class HttpProblem(HTTPException):
-    """Something to tell the caller, with where it is wrong."""
+    """A problem to report to the caller, with its position in the request."""
 
     def __init__(self, status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> None:
         super().__init__(status, detail)

@@ -179,7 +179,7 @@ def token_of(request: Request) -> str:
 
 
 class TaskHint(NamedTuple):
-    """Who says that a task is over."""
+    """Who reports that a task has ended."""
 
     tenant: str
     downstream: str

@@ -31,7 +31,7 @@ OPEN = frozenset({"/login"})
 
 
 class RequestLimits:
-    """Refuses bodies of strangers, and those that are too large or too slow, whatever they say of themselves; measures each request."""
+    """Refuses bodies from unauthenticated callers, and bodies that are too large or too slow whatever their headers say; measures each request."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self.app = app

@@ -29,7 +29,7 @@ NEAR = 12
 
 
 class EvidenceSource(IntFlag):
-    """Who told what a pattern matched by."""
+    """Where the evidence that a pattern matched came from."""
 
     PROCESS = 1
     """Its exit code or signal."""

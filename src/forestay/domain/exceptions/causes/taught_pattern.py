@@ -113,7 +113,7 @@ class TaughtPattern:
 
 
 class CorrectedCause(NamedTuple):
-    """What a person said of one failure: no pattern may say otherwise of it."""
+    """A person's correction of the cause of one failure: no pattern may contradict it."""
 
     incident: str
     cause: Cause
@@ -123,7 +123,7 @@ class CorrectedCause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaughtPack:
-    """All patterns of a tenant, and what people said of single failures. Every change is the next version."""
+    """All taught patterns of a tenant, and the corrections of single failures. Every change makes the next version."""
 
     version: int = 0
     patterns: tuple[TaughtPattern, ...] = ()

@@ -88,7 +88,7 @@ ENDED = frozenset({"completed", "failed", "removed"})
 
 
 class UnansweredAction(StrEnum):
-    """What the engine wants done about a task that aborted and that no rule answers."""
+    """What the engine wants for an aborted task that no rule answers."""
 
     GO_ON = "go-on"
     """It deals with it as it would without an exception service; the incident is kept."""
@@ -128,7 +128,7 @@ class EngineEvent:
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """Where a run of another engine stands."""
+    """The state of a run of another engine."""
 
     id: str
     """Ours: no two runs of any engines and tenants share it."""

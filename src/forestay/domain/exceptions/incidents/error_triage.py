@@ -13,7 +13,7 @@ LONGEST_SNOOZE = 90 * DAY
 
 
 class TriageAct(StrEnum):
-    """What a person can say of an error."""
+    """What a person can do with an error."""
 
     ACKNOWLEDGE = "acknowledge"
     """Somebody has seen it."""
@@ -28,7 +28,7 @@ class TriageAct(StrEnum):
 
 
 class ErrorState(StrEnum):
-    """Where an error stands."""
+    """The triage state of an error."""
 
     NEW = "new"
     ACKNOWLEDGED = "acknowledged"
@@ -43,7 +43,7 @@ QUIET = frozenset({ErrorState.SNOOZED, ErrorState.RESOLVED})
 
 @dataclass(frozen=True, slots=True)
 class ErrorTriage:
-    """The last thing said, and who has it. Times are milliseconds since 1970."""
+    """The last triage action, and the assignee. Times are milliseconds since 1970."""
 
     state: ErrorState = ErrorState.NEW
     """As it was said; `state_at` tells where it stands."""

@@ -17,7 +17,7 @@ APPROVAL = "needs an approval"
 
 
 class WaitsFor(StrEnum):
-    """Whom, or what."""
+    """What an incident waits for."""
 
     PERSON = "a person"
     """To look, and to fix it or write a rule."""
@@ -81,7 +81,7 @@ class InboxGroup:
 
 
 class InboxTally(NamedTuple):
-    """Incidents that stand alike, as a store counts them."""
+    """Incidents of equal state, as counted by a store."""
 
     state: IncidentState
     second: bool

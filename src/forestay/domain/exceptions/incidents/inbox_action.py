@@ -62,7 +62,7 @@ class InboxOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TriedAction:
-    """An act as it stands now."""
+    """The present state of an action on a group."""
 
     target: InboxTarget
     reach: Reach

@@ -70,7 +70,7 @@ def incident_id(
 
 
 class IncidentState(StrEnum):
-    """Where an incident stands."""
+    """The state of an incident."""
 
     OPEN = "open"
     """Nothing is decided; it is looked at when it is due."""
@@ -93,7 +93,7 @@ CLOSED = frozenset({IncidentState.COMPLETE, IncidentState.IGNORED, IncidentState
 
 @dataclass(frozen=True, slots=True)
 class IncidentStatus:
-    """Where an incident stands; beside it, for searches, some of what the incident itself says."""
+    """The state of an incident, with some of the incident's own fields for searches."""
 
     id: str
     tenant: str

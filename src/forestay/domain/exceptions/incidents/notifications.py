@@ -49,7 +49,7 @@ FOR_PEOPLE = (NotificationKind.WAITS, NotificationKind.ALERT)
 
 
 class Topic(NamedTuple):
-    """What is told together."""
+    """The subject under which events are sent together."""
 
     tenant: str
     kind: NotificationKind
@@ -59,7 +59,7 @@ class Topic(NamedTuple):
 
 
 class NotificationEvent(NamedTuple):
-    """One thing that a person should hear of."""
+    """An event of which a person should be notified."""
 
     id: str
     topic: Topic
@@ -71,7 +71,7 @@ class NotificationEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChannelFilter:
-    """Which notifications a notification channel wants, and how many notifications."""
+    """Which notifications a channel receives, and how many."""
 
     name: str
     tenants: frozenset[str]
@@ -96,7 +96,7 @@ class ChannelFilter:
 
 @dataclass(frozen=True, slots=True)
 class PendingEvents:
-    """What is yet to be told of one topic."""
+    """The events of a topic that are not yet sent."""
 
     topic: Topic
     count: int
@@ -110,7 +110,7 @@ class PendingEvents:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """What is told at once, until it is taken."""
+    """What is sent in one message, repeated until the channel accepts it."""
 
     n: int
     topics: tuple[PendingEvents, ...]
@@ -124,7 +124,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """What one notification channel has been told and is to be told."""
+    """What was sent to a notification channel and what is still to be sent."""
 
     mark: int
     """Notifications are taken in up to here."""

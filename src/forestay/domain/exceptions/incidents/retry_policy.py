@@ -68,7 +68,7 @@ class Layer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """How often one job was tried again, by whom and for which cause."""
+    """How often a job was retried, by whom and for which cause."""
 
     counts: Mapping[tuple[Layer, str], int] = field(default_factory=dict)
 

@@ -78,7 +78,7 @@ class ApprovalStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswer:
-    """What another person said to a request."""
+    """Another person's answer to a request."""
 
     agreed: bool
     by: str

@@ -42,7 +42,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class TokenLease:
-    """Tokens that one handler may spend until then, and nobody else."""
+    """Tokens that one handler alone may spend until a given time."""
 
     id: str
     """Random; never used for another."""

@@ -119,7 +119,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The acts that came before on the way to a failure, each on the consequences of the one before."""
+    """The earlier actions that led to a failure, each a consequence of the one before."""
 
     by_rule: int = 0
     """Acts of the same rule on the same job."""
@@ -137,7 +137,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """An act that a rule or the default policy wants to do."""
+    """An action requested by a rule or the default policy."""
 
     tenant: str
     owner: str
@@ -170,7 +170,7 @@ class ActionRequest:
 
 @dataclass(frozen=True, slots=True)
 class SafeguardState:
-    """All that the safeguards of one tenant know, as one handler sees it."""
+    """The state of a tenant's safeguards, as one handler sees it."""
 
     policy: SafeguardPolicy = SafeguardPolicy()
     stops: tuple[Stop, ...] = ()

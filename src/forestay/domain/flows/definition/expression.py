@@ -26,7 +26,7 @@ Values = Callable[[Path], object]
 
 
 class BadExpression(ValueError):
-    """The text is no expression; the message says where and what would be one."""
+    """The text is not an expression; the message says where and what is allowed there."""
 
 
 @dataclass(frozen=True, slots=True)

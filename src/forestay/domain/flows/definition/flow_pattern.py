@@ -58,7 +58,7 @@ class SubflowPattern:
 
 @dataclass(frozen=True, slots=True)
 class WorkletPattern:
-    """A place where a flow is bound when the task begins, by whoever answers for the place."""
+    """A late-bound task: its flow is bound when it starts, by whoever is responsible for it."""
 
     late_bound: str
     params: Mapping[str, object] = field(default_factory=dict)

@@ -27,7 +27,7 @@ FORMAT = 1
 
 
 class InstanceState(StrEnum):
-    """Where a task stands."""
+    """The state of a task."""
 
     WAITING = "waiting"
     """What it comes after has not ended, or someone holds it."""
@@ -66,7 +66,7 @@ BEGUN = frozenset(
 
 
 class RunPhase(StrEnum):
-    """Where a run stands."""
+    """The state of a run."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -227,7 +227,7 @@ class SettledCompensation:
 
 @dataclass(frozen=True, slots=True)
 class FlowRun:
-    """A run as it stands."""
+    """The present state of a run."""
 
     plan: FlowPlan = field(compare=False, repr=False)
     run: str

@@ -33,7 +33,7 @@ class TaskAgain(NamedTuple):
 
 
 class Resumption(NamedTuple):
-    """A run that goes on."""
+    """A resumed run."""
 
     run: FlowRun
     commands: tuple[Command, ...]

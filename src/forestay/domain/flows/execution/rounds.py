@@ -63,7 +63,7 @@ MAX_RUNS = DIRECT_JOBS
 
 
 class Impossible(ValueError):
-    """The round cannot be begun; the message says why."""
+    """The round cannot start; the message says why."""
 
 
 def is_watch(task: Task) -> bool:

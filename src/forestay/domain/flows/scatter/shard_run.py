@@ -130,7 +130,7 @@ class ShardGrew:
 
 @dataclass(frozen=True, slots=True)
 class ShardCancelled:
-    """Nobody needs what has not ended."""
+    """Elements that have not ended are no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class ShardContinued:
 
 @dataclass(frozen=True, slots=True)
 class ElementsReady:
-    """What these elements are made of is there. ``closed``: nothing more will come, the others need not be done."""
+    """The inputs of these elements are available. ``closed``: no more will come, and the others need not run."""
 
     ready: int
     closed: bool = False
@@ -155,7 +155,7 @@ class ElementsReady:
 
 @dataclass(frozen=True, slots=True)
 class ShardFollowed:
-    """A shard of another round takes these elements up one by one, and wants to be told of those that ended well."""
+    """A shard of another round continues with these elements one by one, and must be told which succeeded."""
 
     work: str
     shard: int
@@ -200,7 +200,7 @@ class ContinueBatch:
 
 @dataclass(frozen=True, slots=True)
 class TellFollower:
-    """Tell a shard that takes up these elements which ended well so far."""
+    """Tell the following shard which of these elements have succeeded so far."""
 
     work: str
     shard: int

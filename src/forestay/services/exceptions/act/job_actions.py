@@ -89,7 +89,7 @@ class ActionOutcome(NamedTuple):
 
 
 class JobAction(NamedTuple):
-    """A step that is to be done to the job of an incident."""
+    """A step to apply to the job of an incident."""
 
     incident: Incident
     action: Action

@@ -30,7 +30,7 @@ IGNORE = "ignore"
 
 @dataclass(slots=True)
 class CleanupFailures(CleanupReports):
-    """The service. What it writes is create-only, so a pilot may tell it as often as it likes."""
+    """The service. Its writes are create-only, so a pilot may repeat its reports."""
 
     store: JobStore
     incidents: IncidentStore

@@ -27,7 +27,7 @@ _DATA = (("run", "data"), ("task", "data"), ("evidence", "more"), ("external",),
 
 @dataclass(frozen=True, slots=True)
 class ExceptionEvent:
-    """One exception that is to be answered."""
+    """An exception to be answered."""
 
     kind: ExceptionType
     tenant: str

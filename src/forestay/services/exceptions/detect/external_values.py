@@ -30,7 +30,7 @@ _TYPES: Mapping[FieldType, tuple[type, ...]] = {
 
 
 class RegisteredSource(NamedTuple):
-    """A source, what it is called in conditions, and what it has to tell."""
+    """A source, its name in conditions, and its values."""
 
     name: str
     source: ExternalSource

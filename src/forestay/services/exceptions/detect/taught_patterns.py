@@ -31,7 +31,7 @@ UNSURE = "it is not certain that this was recorded; list the taught patterns"
 
 
 class TaughtNote(NamedTuple):
-    """What waits is to be judged again by this pattern."""
+    """Waiting failures must be classified again by this pattern."""
 
     tenant: str
     pattern: str

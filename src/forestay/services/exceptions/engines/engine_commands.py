@@ -41,11 +41,11 @@ HEARTBEAT_PAGES = 1_000
 
 
 class Unanswered(Transient):
-    """The engine has not answered yet; the order stands."""
+    """The engine has not replied yet; the command is still valid."""
 
 
 class EngineReporter(NamedTuple):
-    """Who speaks for an engine: orders for the runs that it reports are on its heartbeat page."""
+    """Represents an engine: commands for the runs that it reports are on its heartbeat page."""
 
     tenant: str
     engine: str
@@ -66,7 +66,7 @@ class PendingCommand(NamedTuple):
 
 
 class CommandReply(NamedTuple):
-    """What an engine said to an order."""
+    """An engine's reply to a command."""
 
     outcome: OrderOutcome
     detail: str

@@ -44,7 +44,7 @@ MAX_VALUE = 16_384
 
 
 class EngineReply(StrEnum):
-    """What an engine is told at once."""
+    """The immediate reply to an engine."""
 
     ON = "go-on"
     """Do as you would."""

@@ -58,7 +58,7 @@ FEW_WORDS = "its failures share no line with enough words; give a pattern, or wr
 
 
 class TeachRequest(NamedTuple):
-    """What a person says of an error."""
+    """What a person teaches about an error."""
 
     fingerprint: str
     cause: Cause
@@ -82,7 +82,7 @@ class AnsweredError(NamedTuple):
 
 @dataclass(slots=True)
 class PatternTrial:
-    """What a pattern would do, and what speaks against it."""
+    """What a pattern would do, and the objections to it."""
 
     pattern: TaughtPattern | None
     """None: none could be drafted."""
@@ -112,7 +112,7 @@ class PatternTrial:
 
 
 class Taught(NamedTuple):
-    """A trial, and what came of it."""
+    """A trial and its result."""
 
     trial: PatternTrial
     version: int

@@ -21,7 +21,7 @@ ENOUGH = 3
 
 
 class PatternScore(NamedTuple):
-    """A pattern, and what came of it."""
+    """A pattern and its results."""
 
     pattern: TaughtPattern
     record: RetryRecord

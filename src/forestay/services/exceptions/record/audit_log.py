@@ -31,7 +31,7 @@ AHEAD = 16
 
 
 class PendingNotes(NamedTuple):
-    """Notes of one caller, and whom to tell."""
+    """Notes of one caller, and who waits for them."""
 
     notes: Sequence[AuditNote]
     done: asyncio.Future[Sequence[AuditEntry]]

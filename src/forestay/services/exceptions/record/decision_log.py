@@ -37,7 +37,7 @@ from forestay.services.shared.incident_settlement import NOTE_KEPT
 
 
 class StatusChange(NamedTuple):
-    """Where an incident is to stand; what is None stays as it is."""
+    """The new state of an incident; None leaves a field unchanged."""
 
     state: IncidentState
     n: int | None = None
@@ -135,7 +135,7 @@ class DecisionLog:
 
 @dataclass(frozen=True, slots=True)
 class StepRequest:
-    """A step that is to be done."""
+    """A step to carry out."""
 
     incident: Incident
     n: int

@@ -21,7 +21,7 @@ OVER = frozenset({ApprovalStage.REFUSED, ApprovalStage.EXPIRED})
 
 @dataclass(slots=True)
 class ApprovalCloser:
-    """The service. Whoever takes a refusal calls it; reconcilers look for what was not closed, and what expired."""
+    """The service. It is called when a request is refused; reconcilers look for unfinished and expired ones."""
 
     approvals: Approvals
     incidents: IncidentStore

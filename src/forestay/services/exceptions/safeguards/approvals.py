@@ -37,7 +37,7 @@ AGAIN = 100
 
 
 class ApprovalRecord(NamedTuple):
-    """A request as it stands now."""
+    """The present state of a request."""
 
     id: str
     asking: ApprovalRequest

@@ -29,7 +29,7 @@ TRIES = 50
 
 
 class CanaryOutcome(NamedTuple):
-    """What came of an act that a group's canary let through; well None: nothing will ever come of it."""
+    """The result of an action that a group's canary permitted; well None: there will never be one."""
 
     group: str
     rule: str
