@@ -47,7 +47,7 @@ fix:
 # Folders with tests on the real servers, each of which is collected by every process of a tier: name only what has some.
 live_beside_folders := "tests/unit/adapters tests/contract tests/system/identity tests/live tests/system/openapi tests/system/papers tests/unit/apps/server tests/unit/bpel tests/unit/services tests/system/hostile tests/system/shim tests/system/tes tests/system/wes"
 live_pairs_folders := "tests/system/insertion tests/live tests/system/papers tests/unit/apps/server tests/system/shim"
-live_measured_folders := "tests/live tests/system/papers"
+measured_tests := "tests/live tests/system/papers tests/unit/apps/test_start_up.py tests/unit/pilot/cache/test_cache_measures.py"
 
 # What depends on the words of a release of Slurm: its states and columns, JSON, requeues, dependencies, arrays, what a job sees of the shim.
 slurm_release_folders := "tests/contract/test_batch.py tests/live/test_slurm_dependencies.py tests/live/test_slurm_steering.py tests/system/shim/test_payload.py tests/system/shim/test_queued_again.py tests/system/shim/test_what_is_seen.py tests/unit/apps/server/insertion/test_watcher.py"
@@ -65,9 +65,9 @@ command-line:
     uv run python scripts/cli_reference.py
     uv run python scripts/cli_pictures.py
 
-# Tests that need no server: all, or those of a path, as in `just test tests/unit/formats`.
+# Tests that need no server: all but those that measure (`just measured`), or those of a path, as in `just test tests/unit/formats`.
 test *paths:
-    uv run pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }} || [ $? = 5 ]
+    uv run pytest -m "not live and not slow and not pages{{ if paths == "" { " and not measured" } else { "" } }}" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }} || [ $? = 5 ]
 
 # The pilot's tests on a real Python 3.9, which is fetched the first time. All but the benchmark's, which is no part of the pilot.
 test-39 *args:
@@ -79,7 +79,7 @@ test-39 *args:
 test-313 *paths:
     scripts/servers install python313
     UV_PROJECT_ENVIRONMENT=.venv-3.13 UV_PYTHON="$(scripts/servers program python313)" uv run --quiet --all-groups \
-      pytest -m "not live and not slow and not pages" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }}
+      pytest -m "not live and not slow and not pages and not measured" -n {{ if paths == "" { beside } else { "2" } }} --dist loadfile {{ if paths == "" { "tests --ignore=tests/live --ignore=tests/system/openapi --ignore=tests/system/web --ignore=tests/system/wes" } else { "" } }} {{ paths }}
 
 # Property tests, the simulation and the fuzzer of rules with fresh seeds, which are printed; the gate always takes the same.
 explore seed=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
@@ -89,7 +89,7 @@ explore seed=`od -An -N4 -tu4 /dev/urandom | tr -d ' '`:
     uv run python -m tests.system.fuzz_rules --count 20000 --seed {{ seed }}
 
 # Tests on the real servers (start them first with servers-up).
-live: live-beside live-pairs live-measured
+live: live-beside live-pairs measured
 
 # Those of them that mostly wait, side by side.
 live-beside *args:
@@ -99,9 +99,9 @@ live-beside *args:
 live-pairs *args:
     eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and pair and not measured" -n 2 --dist loadfile {{ live_pairs_folders }} {{ args }} || [ $? = 5 ]
 
-# Those of them whose result is a time or a rate, one after the other.
-live-measured *args:
-    eval "$(scripts/servers env)" && uv run pytest -m "live and not slow and measured" {{ live_measured_folders }} {{ args }} || [ $? = 5 ]
+# Tests whose result is a time or a rate, with or without servers, one after the other.
+measured *args:
+    eval "$(scripts/servers env)" && uv run pytest -m "measured and not slow" {{ measured_tests }} {{ args }} || [ $? = 5 ]
 
 # What the gate shows on SQLite alone, on PostgreSQL and OpenSearch too.
 stores *args:

@@ -90,7 +90,7 @@ PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
             ),
         ),
     ),
-    ((Tier("live-measured", "just live-measured", is_pytest=True),),),
+    ((Tier("measured", "just measured", is_pytest=True),),),
     ((Tier("bench-smoke", "just bench-smoke"),),),
     ((Tier("ledger", "just ledger --rows P0,P1,P2,P3,P4"),),),
 )

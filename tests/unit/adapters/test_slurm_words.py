@@ -132,12 +132,12 @@ async def test_a_host_that_takes_connections_has_a_scheduler_that_does_not_answe
 def test_the_shim_takes_the_same_words_for_an_answer_that_may_have_been_lost() -> None:
     """The shim is a shell script and cannot read them here."""
     shim = (Path(__file__).parents[3] / "shim" / "forestay-shim").read_text()
-    body = shim.partition("\nperhaps_taken() {")[2].partition("\n}\n")[0]
+    body = shim.partition("\nmay_be_queued() {")[2].partition("\n}\n")[0]
     surely_not, _, perhaps = body.partition("esac")
     phrases = {phrase.lower() for phrase in re.findall(r'\*"([^"]+)"\*', perhaps)}
     assert phrases == set(PERHAPS_SENT) - {"unspecified error"}
     # What Slurm says when nobody listens contains one of them.
     assert re.findall(r'\*"([^"]+)"\*', surely_not) == ["connect failure"]
-    away = shim.partition("\naway() {")[2].partition("\n}\n")[0]
+    away = shim.partition("\nis_unavailable() {")[2].partition("\n}\n")[0]
     always = away.partition("asked:")[0]
     assert {phrase.lower() for phrase in re.findall(r'\*"([^"]+)"\*', always)} <= set(NOT_SENT)

@@ -58,11 +58,18 @@ def test_every_folder_with_live_tests_is_named_by_its_tier() -> None:
         ),
         *("tests/system/upgrade", "tests/unit/scripts"),  # the latter has marks in texts that it reads
     }
-    tiers = {name: folders_of(f"live_{name}_folders") for name in ("beside", "pairs", "measured")}
-    assert live - only_slow <= set().union(*tiers.values())
-    for marker, tier in (("pair", "pairs"), ("measured", "measured")):
-        marked = folders_with(rf"(?s)(mark\.live|store_room).*mark\.{marker}\b|mark\.{marker}\b.*mark\.live")
-        assert marked - only_slow <= tiers[tier]
+    beside, pairs = folders_of("live_beside_folders"), folders_of("live_pairs_folders")
+    assert live - only_slow <= beside | pairs
+    paired = folders_with(r"(?s)(mark\.live|store_room).*mark\.pair\b|mark\.pair\b.*mark\.live")
+    assert paired - only_slow <= pairs
+
+
+def test_every_measuring_test_is_named_by_its_tier() -> None:
+    """No other tier runs one: what runs beside it would count."""
+    named = folders_of("measured_tests")
+    measuring = {path for path in ROOT.glob("tests/**/test_*.py") if re.search(r"mark\.measured\b", path.read_text())}
+    unnamed = {str(path.relative_to(ROOT)) for path in measuring - {Path(__file__)}}
+    assert not {path for path in unnamed if not any(path == name or path.startswith(f"{name}/") for name in named)}
 
 
 def test_every_tier_has_one_name() -> None:
