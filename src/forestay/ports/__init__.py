@@ -1,1 +1,1 @@
-"""What the outside must provide; each port states its law."""
+"""Interfaces to everything outside the process; each port states its contract."""

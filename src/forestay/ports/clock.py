@@ -9,11 +9,11 @@ class Clock(Protocol):
     """Two kinds of time that are never mixed."""
 
     def now(self) -> int:
-        """Milliseconds since 1970 in UTC: for people and stories, never to measure how long something took."""
+        """Milliseconds since 1970 in UTC: for people and event logs, never to measure a duration."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds of this process's own steady time: for leases and waits, never stored."""
+        """Seconds of this process's monotonic clock: for leases and waits, never stored."""
         ...
 
 
@@ -21,7 +21,7 @@ class Ids(Protocol):
     """Unique ids."""
 
     def claim(self) -> str:
-        """128 random bits, new for every try to claim."""
+        """128 random bits, new for every attempt to claim."""
         ...
 
     def job(self) -> str:

@@ -30,11 +30,11 @@ class Commands(Protocol):
         stdin: str = "",
         seconds: float = 30.0,
     ) -> CommandResult:
-        """Run a program to its end, with `given` as its standard input, and return what it said.
+        """Run a program until it exits, with `stdin` as its standard input, and return its output.
 
-        Arguments are seen by everyone on the host: secrets go by the environment, which is the whole of it (None: our own), or by what is given.
-        `Transient`: it took longer than `seconds`, or said more than is read; it and what it started are dead, and whether it did what
-        it should is not known. `Permanent`: there is no such program, or it may not be run.
+        Everyone on the host can see arguments: secrets go into `environment`, which is the whole environment (None: our own), or into `stdin`.
+        `Transient`: it took longer than `seconds`, or printed more than is read; it and the processes it started were killed, and whether it
+        had its effect is unknown. `Permanent`: there is no such program, or it may not be run.
         """
         ...
 
@@ -42,7 +42,7 @@ class Commands(Protocol):
 async def answer_of(
     commands: Commands, command: Sequence[str], *, environment: Mapping[str, str] | None = None, seconds: float = 30.0
 ) -> CommandResult | None:
-    """What a program says that only reads; None when it came to no end, so that nobody knows. `Permanent`: it cannot be run at all."""
+    """The output of a read-only program; None when it did not finish. `Permanent`: it cannot be run at all."""
     try:
         return await commands.run(command, environment=environment, seconds=seconds)
     except Permanent:

@@ -1,6 +1,6 @@
 """The document store: small named documents that are not jobs, such as deliveries to a shard, suspensions and relays.
 
-The same law as the job store's, and the same store: a document is written whole, over the version that was read, and `Written` means
+The same contract as the job store's, and the same store: a document is written whole, over the version that was read, and `Written` means
 durable. `Conflicted` and `Unknown` mean that the write may have taken place: read again.
 """
 
@@ -32,11 +32,11 @@ class DocumentStore(Protocol):
     """The port. Opened and closed with the job store. Calls that read raise `Transient` when the store does not answer."""
 
     async def put(self, documents: Sequence[tuple[Document, Version | None]]) -> Sequence[WriteResult]:
-        """Write each over the version that was read, each for itself; None: it must not be there yet. The names differ."""
+        """Write each over the version that was read, independently of the others; None: it must not exist yet. The names must differ."""
         ...
 
     async def get(self, documents: Sequence[str]) -> Mapping[str, StoredDocument]:
-        """Realtime; a missing one is left out."""
+        """Realtime; missing documents are left out."""
         ...
 
     async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
@@ -44,5 +44,5 @@ class DocumentStore(Protocol):
         ...
 
     async def remove(self, documents: Sequence[StoredDocument]) -> int:
-        """Remove those that are still at the version that was read; how many went. `Transient` if unsure: look again."""
+        """Remove those that are still at the version that was read and return how many. `Transient` if unsure: read again."""
         ...

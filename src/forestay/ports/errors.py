@@ -1,4 +1,4 @@
-"""The four errors a port may raise. Each says whether trying again can help.
+"""The four errors a port may raise. Each says whether a retry can help.
 
 Vendor errors are translated by a table at the edge of each adapter. What a caller must handle as a matter of
 course (a conflict on a claim, an unknown outcome) is a value, not one of these.
@@ -10,21 +10,21 @@ from collections.abc import Sequence
 
 
 class PortError(Exception):
-    """Something outside did not do what was asked."""
+    """An external system did not do what was requested."""
 
 
 class Transient(PortError):
-    """The outside did not answer, or not now; the same call may go through later."""
+    """The external system did not answer, or cannot serve the call now; the same call may succeed later."""
 
 
 class Permanent(PortError):
-    """Trying again as it is cannot help: the request or the set-up is wrong."""
+    """An unchanged retry cannot help: the request or the set-up is wrong."""
 
 
 class Unreadable(Permanent):
     """Requested documents exist and cannot be read: corrupt, or written by a release that this one does not know.
 
-    `names` are the ids as they were asked for. The others of the same call can still be read: ask again without these.
+    `names` are the ids as they were requested. The others of the same call can still be read: repeat it without these.
     """
 
     def __init__(self, names: Sequence[str], what: str) -> None:
@@ -37,4 +37,4 @@ class Conflict(PortError):
 
 
 class NotFound(PortError):
-    """There is no such thing."""
+    """The requested object does not exist."""

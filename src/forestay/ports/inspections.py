@@ -7,29 +7,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoreInspection:
-    """A store as it was found. `Transient` or `Permanent` instead: it does not answer, or not us."""
+    """The result of inspecting a store. `Transient` or `Permanent` instead: it does not answer, or refuses us."""
 
     product: str
     """Name and version."""
     lacking: tuple[str, ...] = ()
-    """Tables or indexes that a server would make at its start."""
+    """Tables or indexes that a server would create at its start."""
     wrong: tuple[str, ...] = ()
-    """What keeps it from being used as it is, or could lose acknowledged writes."""
+    """Problems that prevent its use as it is, or could lose acknowledged writes."""
     notes: tuple[str, ...] = ()
-    """What works and is worth a look."""
+    """Remarks on what works but deserves attention."""
     ahead: float | None = None
-    """Seconds that its clock is ahead of ours; None: it is ours."""
+    """Seconds by which its clock is ahead of ours; None: it has the same clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineInspection:
-    """Temporal as it was found."""
+    """The result of inspecting Temporal."""
 
     version: str
     has_namespace: bool
     orchestrators: int = 0
-    """Orchestrators that asked for runs of our queue in the last minute."""
+    """Orchestrators that polled our queue for runs in the last minute."""
     hands: int = 0
     """The same for activities."""
     keeps_days: float = 0.0
-    """For how long it remembers runs that have ended."""
+    """Days for which it keeps ended runs."""

@@ -9,5 +9,5 @@ class Secrets(Protocol):
     """The port."""
 
     def read(self, reference: str) -> str:
-        """The secret at `env:NAME` or `file:PATH`, read anew each time, so that it can be changed; `Transient` if it is not there. The text never quotes it."""
+        """The secret at `env:NAME` or `file:PATH`, read on every call, so that it can be changed; `Transient` if it does not exist. No message quotes it."""
         ...

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Protocol
 
 MAX_LISTED = 1_000_000
-"""Members of one listing."""
+"""The most entries in one listing."""
 
 
 class FileLists(Protocol):
-    """The port. `Permanent` for a place that flows may not look at, and for more than `MAX_LISTED` members."""
+    """The port. `Permanent` for a path that flows may not read, and for more than `MAX_LISTED` entries."""
 
     async def files(self, pattern: str) -> list[str]:
-        """The whole paths of the files that match, in the order of their names; none if the folder is not there."""
+        """The absolute paths of the files that match, sorted by name; none if the folder does not exist."""
         ...
 
     async def lines(self, path: str) -> list[str]:
@@ -20,5 +20,5 @@ class FileLists(Protocol):
         ...
 
     async def there(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         ...

@@ -9,7 +9,7 @@ from forestay.domain.data.storage_element import StorageElement
 
 
 class Credentials(NamedTuple):
-    """Where an element's credentials are, never what they are: `env:NAME` or `file:PATH` each."""
+    """References to an element's credentials, never their values: `env:NAME` or `file:PATH` each."""
 
     key: str
     secret: str
@@ -20,25 +20,25 @@ class Signer(Protocol):
     """Creates URLs that are valid for one file, one method and a short time."""
 
     def sign(self, element: StorageElement, method: Literal["GET", "PUT", "DELETE"], url: str, seconds: int) -> str:
-        """The signed address. `Permanent` without the element's credentials; they are in nothing that this says."""
+        """The signed URL. `Permanent` without the element's credentials; no message contains them."""
         ...
 
 
 class ElementFiles(Protocol):
-    """Files behind one kind of door."""
+    """Files that are reached by one kind of protocol."""
 
     async def read(self, place: str, most: int) -> bytes | None:
-        """The file; None if it is not there. `Transient` if that cannot be said now, `Permanent` if it is larger than asked for."""
+        """The file's content; None if it does not exist. `Transient` if that is unknown now, `Permanent` if it is larger than `most`."""
         ...
 
     async def folders(self, place: str) -> Sequence[str]:
-        """The names of the folders in a folder; none if it is not there. `Permanent` where folders cannot be listed."""
+        """The names of the folders in a folder; none if it does not exist. `Permanent` where folders cannot be listed."""
         ...
 
     async def clear(self, place: str) -> int:
-        """Take a folder away with all that is in it; how many bytes that was. `Permanent` where that cannot be done."""
+        """Delete a folder with everything in it and return how many bytes that was. `Permanent` where that cannot be done."""
         ...
 
     async def remove(self, place: str) -> bool:
-        """Take a file away; whether it was there. `Transient` if that cannot be said now."""
+        """Delete a file and return whether it existed. `Transient` if that is unknown now."""
         ...

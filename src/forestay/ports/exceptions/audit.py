@@ -8,7 +8,7 @@ from typing import Protocol
 from forestay.domain.exceptions.safeguards.audit import AuditPage
 
 MAX_PAGES = 1_000
-"""Pages that are read at a time."""
+"""The most pages of one read."""
 
 
 class AuditStore(Protocol):
@@ -18,17 +18,17 @@ class AuditStore(Protocol):
     """
 
     async def add(self, page: AuditPage) -> bool:
-        """Create a page; True means durable. False: another stands under its number, and stays. `Transient` if unsure: read it back."""
+        """Create a page; True means durable. False: another page has its number, and is kept. `Transient` if unsure: read it back."""
         ...
 
     async def get(self, tenant: str, numbers: Sequence[int]) -> Mapping[int, AuditPage]:
-        """Pages by their numbers, realtime; a missing one is left out."""
+        """Pages by their numbers, realtime; missing pages are left out."""
         ...
 
     async def last(self, tenant: str) -> AuditPage | None:
-        """The newest page of a tenant, up to a second old: a hint. Later ones are found by `get`."""
+        """The newest page of a tenant, up to a second old: a hint. `get` finds later ones."""
         ...
 
     async def find(self, tenant: str, *, entry: int, limit: int = 100) -> Sequence[AuditPage]:
-        """Pages in order, from the one that has the entry of this number on, or the first after it; up to a second old."""
+        """Pages in order, starting with the one that contains the entry of this number, or the first after it; up to a second old."""
         ...

@@ -20,18 +20,18 @@ class PackExample(NamedTuple):
 
 
 class SitePatterns(Protocol):
-    """What was taught at this site."""
+    """The failure patterns added at this site."""
 
     async def patterns(self, tenant: str) -> tuple[FailurePattern, ...]:
-        """Those of a tenant, seconds old at most; the same object for as long as nothing was changed. `Transient` if nobody knows them yet."""
+        """The patterns of a tenant, at most seconds old; the same object until they change. `Transient` if they have not been read yet."""
         ...
 
 
 class CauseClassifiers(Protocol):
-    """Has the patterns of all packs, and those that were taught at this site."""
+    """Provides the patterns of all packs, and those added at this site."""
 
     async def classifier(self, tenant: str | None) -> Classifier:
-        """The classifier of the packs on this machine, with what the tenant's operators taught; None: without. The first call may take a second."""
+        """The classifier of the packs on this machine, with the patterns of the tenant's operators; None: without any. The first call may take a second."""
         ...
 
     async def pack_examples(self) -> Sequence[PackExample]:
@@ -39,5 +39,5 @@ class CauseClassifiers(Protocol):
         ...
 
     async def find_cause(self, document: JobDocument, evidence: Evidence) -> CauseFinding:
-        """Why a faulted job's last attempt did not end well. Its host and its incident are both asked about it: what was found is remembered for a while."""
+        """Why the last attempt of a failed job did not succeed. Host health and the incident both need it: the result is cached for a while."""
         ...

@@ -1,6 +1,6 @@
 """What the exception service requests of an engine, ours or another: the half of interface X that sends commands.
 
-Every `FlowEngine` fills it too.
+Every `FlowEngine` implements it too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class ExceptionEngine(Protocol):
         ...
 
     async def state(self, run: str) -> Mapping[str, Any]:
-        """What a run is at: ``params``, ``instances`` with their ``id`` and ``state``, ``outputs``. `NotFound`."""
+        """The present state of a run: ``params``, ``instances`` with their ``id`` and ``state``, ``outputs``. `NotFound`."""
         ...
 
     async def send_verb(self, run: str, verb: Verb) -> AnswerVerb:
-        """Have a run obey a verb, once whoever repeats it. `NotFound`: it has ended or never was. `Transient`: it has not answered yet; ask again."""
+        """Have a run execute a verb, once despite repeats. `NotFound`: it has ended or never existed. `Transient`: no answer yet; repeat the call."""
         ...

@@ -10,9 +10,9 @@ class EventReply(NamedTuple):
     """The immediate reply to an event."""
 
     run: str
-    """Its id with us."""
+    """The run's id in Forestay."""
     incident: str | None
-    """Wait until it is closed, or until an order says what to do; None: go on."""
+    """Wait until it is closed, or until an order decides; None: continue."""
     words: str
 
 
@@ -32,7 +32,7 @@ class OrderedAction(NamedTuple):
 
 
 class EngineNews(NamedTuple):
-    """Orders that wait, and which of the incidents that were asked for are closed, with a word each."""
+    """Waiting orders, and which of the requested incidents are closed, with a word each."""
 
     orders: Sequence[OrderedAction]
     closed: Mapping[str, str]
@@ -46,9 +46,9 @@ class ExceptionService(Protocol):
         ...
 
     async def news(self, incidents: Collection[str], *, wait: float) -> EngineNews:
-        """Orders for our runs, and what became of incidents; answered at once if there is any, else after so many seconds."""
+        """Orders for our runs, and the outcomes of incidents; returns at once if there is any, else after `wait` seconds."""
         ...
 
     async def answer(self, order: str, outcome: str, detail: str = "") -> None:
-        """Say what became of an order: ``done`` or ``refused``."""
+        """Report the outcome of an order: ``done`` or ``refused``."""
         ...

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 MAX_BYTES = 65_536
-"""The longest text of a source."""
+"""The most bytes that a source may return."""
 
 
 class ExternalSource(Protocol):
     """The port."""
 
     async def read(self) -> bytes:
-        """Its text, a JSON object of at most `MAX_BYTES`. `Transient` or `Permanent` if it cannot be had; no secret is in their words."""
+        """Its text, a JSON object of at most `MAX_BYTES`. `Transient` or `Permanent` if it cannot be read; their messages contain no secret."""
         ...

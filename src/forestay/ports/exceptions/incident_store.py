@@ -1,10 +1,10 @@
 """The incident store: incidents, decisions and actions. It is the same store as the jobs', with the same contract.
 
-* Incidents, decisions and steps are *create-only*: the first one under an id stays, and everyone who sends it again is told so and reads the first.
+* Incidents, decisions and steps are *create-only*: the first one under an id is kept; a later writer learns that it exists and reads it.
 * A status is written whole over the version that was read. `Conflicted` and `Unknown` mean that the write may have taken place: read again.
 * What is read by id is realtime. What is found by search may be a second old.
-* No document has more than `MAX_DOCUMENT` bytes as JSON; a larger one is refused by `Permanent`. Calls that read, and those that create, raise `Transient` when
-  the store does not answer clearly: the same call again is safe.
+* No document has more than `MAX_DOCUMENT` bytes as JSON; a larger one is refused with `Permanent`. Calls that read or create raise `Transient` when
+  the store gives no clear answer: repeating the call is safe.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ QUERY_TEXTS = (
 TEXT_FIELDS = frozenset({*QUERY_TEXTS, "state"})
 COUNT_FIELDS = TEXT_FIELDS - {"run", "instance", "job"}
 TALLY_FIELDS = frozenset({"state", "cause", "kind", "fingerprint"})
-"""Fields with few values: a tally has one number a step for each. Fingerprints are few where the query names them."""
+"""Fields with few values: a tally has a number for each value and step. Fingerprints are few where the query names them."""
 MAX_TALLIED = 100
-"""Values of a step that are told apart."""
+"""Values of a step that are counted separately."""
 SORT_FIELDS = frozenset({"at", "due", "changed"})
 MAX_FOUND = 1000
-"""Incidents of a page, and values of a count."""
+"""The most incidents of a page, and values of a count."""
 MAX_PILES = 10_000
-"""Piles of one answer."""
+"""The most groups returned by `inbox_tallies`."""
 SHOWN_AFTER = 1.2
-"""Seconds after which a search surely finds what was written."""
+"""Seconds after which a search is certain to find what was written."""
 
 
 class StoredIncidentStatus(NamedTuple):
@@ -58,30 +58,30 @@ class IncidentQuery:
     job: str | None = None
     group: str | None = None
     fingerprint: str | None = None
-    """Its id."""
+    """The fingerprint's id."""
     host: str | None = None
     site: str | None = None
     exit_code: str | None = None
     jobs: frozenset[str] = frozenset()
-    """They are about one of these jobs."""
+    """Incidents of one of these jobs."""
     fingerprints: frozenset[str] = frozenset()
-    """They are one of these errors."""
+    """Incidents with one of these fingerprints."""
     since: int | None = None
-    """They happened at this time or later."""
+    """Incidents that happened at this time or later."""
     until: int | None = None
-    """They happened before this time."""
+    """Incidents that happened before this time."""
     due: int | None = None
-    """They are due by this time."""
+    """Incidents that are due by this time."""
     changed: int | None = None
-    """Where they stand has changed at this time or later."""
+    """Incidents whose status changed at this time or later."""
 
     def texts(self) -> Mapping[str, str]:
-        """The fields that must have exactly a value."""
+        """The fields that must have exactly one value."""
         return {name: value for name in QUERY_TEXTS if (value := getattr(self, name)) is not None}
 
 
 def tally_bounds(query: IncidentQuery, step: int, by: str) -> tuple[int, int]:
-    """Where the first step of a tally begins, and how many there are; `Permanent` for what cannot be tallied."""
+    """The start of the first step of a tally, and the number of steps; `Permanent` for a query that cannot be tallied."""
     if by not in TALLY_FIELDS or query.since is None or query.until is None:
         raise Permanent(f"a tally of incidents wants both bounds, and is by one of {', '.join(sorted(TALLY_FIELDS))}")
     return query.since, steps_between(query.since, query.until - 1, step)
@@ -98,67 +98,67 @@ class IncidentStore(Protocol):
     """The port. Opened and closed with the job store."""
 
     async def add_incidents(self, incidents: Sequence[tuple[Incident, IncidentStatus]]) -> Sequence[bool]:
-        """Create each with where it stands at first; False where one with that id stood already, and stays with its status.
+        """Create each with its first status; False where that id existed already, which is kept with its status.
 
-        The incident is written first. One whose writer died before its status was written gets it from whoever sends it again.
+        The incident is written first. If its writer died before writing the status, the next writer that sends the incident adds the status.
         """
         ...
 
     async def get_incidents(self, ids: Sequence[str]) -> Mapping[str, Incident]:
-        """A missing one is left out."""
+        """Missing ids are left out."""
         ...
 
     async def get_statuses(self, ids: Sequence[str]) -> Mapping[str, StoredIncidentStatus]:
-        """A missing one is left out."""
+        """Missing ids are left out."""
         ...
 
     async def put_statuses(self, statuses: Sequence[tuple[IncidentStatus, Version]]) -> Sequence[WriteResult]:
-        """Write each over the version that was read, each for itself. The ids differ."""
+        """Write each over the version that was read, independently of the others. The ids must differ."""
         ...
 
     async def find(
         self, query: IncidentQuery, *, sort: str = "-at", limit: int = 100, cursor: str | None = None
     ) -> IncidentPage:
-        """Statuses by search, sorted by one of `SORT_FIELDS` (with ``-`` downwards), ties by id. Those that are not due come last.
+        """Statuses by search, sorted by one of `SORT_FIELDS` (with ``-`` descending), ties by id. Those that are not due come last.
 
         `Permanent` for an unknown field, a bad cursor, or a limit above `MAX_FOUND`.
         """
         ...
 
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
-        """How many there are for each value of one of `COUNT_FIELDS`, the most first; at most `MAX_FOUND` values.
+        """The number of incidents for each value of one of `COUNT_FIELDS`, largest first; at most `MAX_FOUND` values.
 
-        Those without a fingerprint, a host, a site or an exit code count under the empty one.
+        Incidents without a fingerprint, a host, a site or an exit code count under the empty value.
         """
         ...
 
     async def inbox_tallies(self, query: IncidentQuery) -> Sequence[InboxTally]:
-        """Those that stand alike, counted in the store without reading them: by state, whether an approval is requested, group, fingerprint, cause and owner; in no order.
+        """Incidents of equal status, counted in the store: by state, whether an approval is requested, group, fingerprint, cause and owner; in no order.
 
-        At most `MAX_PILES`; so many mean that there may be more. An incident whose status was last written by a release before this method counts as one for
-        which no approval is asked, at no cost, and one without a fingerprint under the empty one.
+        At most `MAX_PILES`; exactly that many mean that there may be more. An incident whose status was last written by a release before this method counts as
+        without a requested approval and with no cost, and one without a fingerprint under the empty one.
         """
         ...
 
     async def tally(self, query: IncidentQuery, *, step: int, by: str) -> Sequence[Mapping[str, int]]:
-        """How many happened in each step from `since` to before `until`, for each value of one of `TALLY_FIELDS`; each step is so many milliseconds long.
+        """The number of incidents in each step from `since` to before `until`, for each value of one of `TALLY_FIELDS`; a step is `step` milliseconds long.
 
         `Permanent` without both bounds, and for more than `MAX_STEPS` of the job store.
         """
         ...
 
     async def add_decisions(self, decisions: Sequence[Decision]) -> Sequence[bool]:
-        """Create each; False where one stood already, and stays."""
+        """Create each; False where it existed already, which is kept."""
         ...
 
     async def get_decision(self, incident: str, n: int) -> Decision | None: ...
 
     async def get_decisions(self, names: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Decision]:
-        """By the incident and the number; a missing one is left out."""
+        """By incident and number; missing decisions are left out."""
         ...
 
     async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
-        """All of up to `MAX_FOUND` incidents, by search, in no order."""
+        """All decisions of up to `MAX_FOUND` incidents, by search, in no order."""
         ...
 
     async def decisions(self, incident: str) -> Sequence[Decision]:
@@ -166,11 +166,11 @@ class IncidentStore(Protocol):
         ...
 
     async def add_steps(self, steps: Sequence[StepRecord]) -> Sequence[bool]:
-        """Create each; False where one stood already, and stays."""
+        """Create each; False where it existed already, which is kept."""
         ...
 
     async def get_steps(self, ids: Sequence[str]) -> Mapping[str, StepRecord]:
-        """By the ids of `step_record_id`; a missing one is left out."""
+        """By the ids of `step_record_id`; missing steps are left out."""
         ...
 
     async def steps(self, incident: str) -> Sequence[StepRecord]:

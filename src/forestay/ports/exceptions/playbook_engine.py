@@ -12,9 +12,9 @@ class PlaybookEngine(Protocol):
     """The port."""
 
     async def start_playbook(self, incident: str, n: int, *, tenant: str, owner: str) -> bool:
-        """Carry out the playbook of a recorded decision; False if it had been begun before. The same decision is never carried out twice."""
+        """Run the playbook of a recorded decision; False if it had been started before. The same decision is never carried out twice."""
         ...
 
     async def tell_playbook(self, incident: str, n: int, events: Sequence[Event]) -> None:
-        """Let a run take events in, such as that a person stops it; `NotFound` if it is over or never was."""
+        """Send events to a run, such as a person's request to stop it; `NotFound` if it has ended or never existed."""
         ...

@@ -1,12 +1,12 @@
 """The engine that runs flows: durable, with timers and signals; it holds only ids, counts, bitmaps and small values.
 
-The law, for every adapter:
+The contract of every adapter:
 
-* A run is accepted when `start` returns. The same id again is the same run: nothing is started twice, whatever else differs. Only what is resumed is
+* A run is accepted when `start` returns. The same id again is the same run: nothing is started twice, whatever else differs. Only a resumed run is
   started again, once it has ended.
-* What is told to a run or a shard arrives at least once and in any order; the domain takes repeats.
-* A verb is answered by the run itself, once; its id makes the repeat safe.
-* `Transient`: the engine did not answer; the same call again is safe. `NotFound`: there is no such run, or it has ended.
+* Events for a run or a shard arrive at least once and in any order; the domain tolerates repeats.
+* A verb is answered by the run itself, once; its id makes a repeat safe.
+* `Transient`: the engine did not answer; repeating the call is safe. `NotFound`: there is no such run, or it has ended.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from forestay.domain.flows.scatter.shard_run import ShardEvent
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """A run as it is asked for."""
+    """A request to start a run."""
 
     run: str
     tenant: str
     owner: str
     version: str
-    """The flow's content hash, which the run is pinned to."""
+    """The flow's content hash, to which the run is pinned."""
     name: str
     """The flow's name."""
     flow: Mapping[str, Any]
     """The flow's plain form."""
     params: Mapping[str, object] = field(default_factory=dict)
     worklet: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run that a playbook starts: ``playbook`` (the name of its run), ``step`` and ``place``, told when the run has ended, and ``ancestor``, the run above."""
+    """Of a run that a playbook starts: ``playbook`` (the name of its run), ``step`` and ``place``, which get its result, and ``ancestor``, the run above."""
     held: tuple[str, ...] = ()
-    """The incidents for which it may not begin yet; it has them answered when it is there."""
+    """The incidents that must be answered before it may begin; it requests the answers itself once it exists."""
     parent: Mapping[str, Any] = field(default_factory=dict)
-    """Of the run of a sub-flow that is started for its parent: ``run``, ``work`` and ``index``, told when it has ended."""
+    """Of the run of a sub-flow that is started for its parent: ``run``, ``work`` and ``index``, to which its end is reported."""
     above: tuple[str, ...] = ()
     """The versions of the flows above it."""
     holders: tuple[str, ...] = ()
     schedule: str = ""
     """The schedule that starts it."""
     resumed: Mapping[str, Any] = field(default_factory=dict)
-    """Of a run that has ended and goes on under its id: ``state``, the plain form of its `FlowRun` as it ended; ``task`` and ``changes``, see `resume_run`."""
+    """Of a run that has ended and is resumed under its id: ``state``, the plain form of its `FlowRun` as it ended; ``task`` and ``changes``, see `resume_run`."""
 
 
 class RunSummary(NamedTuple):
@@ -61,7 +61,7 @@ class RunSummary(NamedTuple):
     started: int
     ended: int | None
     above: str = ""
-    """The run whose sub-flow it is, as far as the engine knows."""
+    """The run of which it is a sub-flow, as far as the engine knows."""
     schedule: str = ""
     """The schedule that started it."""
 
@@ -74,7 +74,7 @@ class RunQuery:
     name: str = ""
     version: str = ""
     state: str = ""
-    """One, or several separated by commas."""
+    """One state, or several separated by commas."""
     owner: str = ""
     open: bool = False
     """Only those that have not ended."""
@@ -112,23 +112,23 @@ class FlowEngine(Protocol):
     async def close(self) -> None: ...
 
     async def start(self, start: RunStart) -> bool:
-        """Start a run; False if it had been started before. One that is resumed: False if it has not ended."""
+        """Start a run; False if it had been started before, or, when it is to be resumed, if it has not ended."""
         ...
 
     async def tell_run(self, run: str, events: Sequence[Event]) -> None:
-        """Let a run take events in; `NotFound` if it has ended or never was."""
+        """Send events to a run; `NotFound` if it has ended or never existed."""
         ...
 
     async def tell_shard(self, run: str, work: str, shard: int, events: Sequence[ShardEvent]) -> None:
-        """Let a shard take events in; `NotFound` if it has ended or never was."""
+        """Send events to a shard; `NotFound` if it has ended or never existed."""
         ...
 
     async def send_verb(self, run: str, verb: Verb) -> AnswerVerb:
-        """Have a run obey a verb; `NotFound` if it has ended or never was."""
+        """Have a run execute a verb; `NotFound` if it has ended or never existed."""
         ...
 
     async def send_message(self, run: str, letter: Mapping[str, Any]) -> None:
-        """Give the run of a process a message: ``partner``, ``operation`` and ``message``; `NotFound` if it has ended or never was."""
+        """Send the run of a process a message: ``partner``, ``operation`` and ``message``; `NotFound` if it has ended or never existed."""
         ...
 
     async def describe(self, run: str) -> RunSummary:
@@ -136,11 +136,11 @@ class FlowEngine(Protocol):
         ...
 
     async def state(self, run: str) -> Mapping[str, Any]:
-        """What a run is at: the plain form of its `FlowRun`; of one that has ended, as it ended. `NotFound`."""
+        """The present state of a run, as the plain form of its `FlowRun`; the final state if it has ended. `NotFound`."""
         ...
 
     async def find(self, query: RunQuery, *, limit: int = 100, cursor: str | None = None) -> RunPage:
-        """Runs by search, the newest first; it lags by a second or so. `Permanent` for a bad cursor."""
+        """Runs by search, newest first; results lag by about a second. `Permanent` for a bad cursor."""
         ...
 
     async def count(self, query: RunQuery) -> int:
@@ -148,5 +148,5 @@ class FlowEngine(Protocol):
         ...
 
     async def history(self, run: str, *, limit: int = 100, cursor: str | None = None) -> HistoryPage:
-        """What happened to a run; a page may have some more than the limit. `NotFound`; `Permanent` for a bad cursor."""
+        """The history of a run; a page may slightly exceed the limit. `NotFound`; `Permanent` for a bad cursor."""
         ...

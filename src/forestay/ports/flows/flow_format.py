@@ -1,8 +1,8 @@
 """A flow format that an optional package adds, such as WS-BPEL.
 
-The package names an object that fills `FlowFormat` as an entry point of the group ``forestay.flow_formats``, under the
-name of the format. A package belongs to the attack surface of a server, and to what its start costs, only where it is
-installed and used: each method imports what it returns.
+The package registers an object that implements `FlowFormat` as an entry point of the group ``forestay.flow_formats``,
+under the name of the format. It adds to a server's attack surface and start-up time only where it is installed and
+used: each method imports what it returns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forestay.domain.flows.definition.flow_format import PACKAGES, GrownFlow
 from forestay.ports.errors import Permanent
 
 CALLBACK_MARKS: Mapping[str, str] = MappingProxyType({"soap": "bpel"})
-"""The fragments of callback addresses whose engines are told in their own format, each with that format; a stored name."""
+"""The fragments of callback addresses whose engines are notified in their own format, each with that format; a stored name."""
 
 
 class NotInstalled(Permanent):
@@ -28,7 +28,7 @@ class NotInstalled(Permanent):
 
 
 class CallbackBody(NamedTuple):
-    """What is sent to an engine on a job's completion."""
+    """The body of a callback to an engine on a job's completion."""
 
     content: bytes
     headers: Mapping[str, str]
@@ -39,7 +39,7 @@ class FlowFormat(Protocol):
 
     @property
     def pure_modules(self) -> tuple[str, ...]:
-        """Modules that workflows share instead of loading copies: without clock, input, output or state."""
+        """Modules that workflows share instead of loading copies: they use no clock and do no I/O, and have no state."""
         ...
 
     def read(self, plain: Mapping[str, Any]) -> GrownFlow:
@@ -66,7 +66,7 @@ class FlowFormats(Protocol):
 
 
 class NoFormats:
-    """Where nothing but YAML and Python is read."""
+    """The formats of a process that reads only YAML and Python."""
 
     def get(self, name: str) -> FlowFormat:
         raise NotInstalled(name)

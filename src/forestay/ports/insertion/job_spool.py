@@ -13,52 +13,52 @@ class JobSpool(Protocol):
     """The port. Records that cannot be read are skipped and do not affect others."""
 
     def jobs(self) -> Sequence[WatchedJob]:
-        """Every word that has not been settled, the oldest first. Anyone can leave one in the name of any job: it counts only if its
-        owner is the job's user, which the batch system knows."""
+        """All unsettled records, oldest first. Anyone can leave a record in the name of any job: it counts only if its owner is the job's
+        user, whom the batch system knows."""
         ...
 
     def discard(self, job: WatchedJob) -> None:
-        """Remove this word alone; other words of the same job stay."""
+        """Remove only this record; other records of the same job are kept."""
         ...
 
     def settle(self, job: WatchedJob) -> None:
-        """Nothing more comes of it: from now on it is shown as its batch system tells it. An element of an array may be settled
-        while the others go on."""
+        """Close the job: no more is done for it, and from now on it is shown as its batch system reports it. An element of an array may be
+        settled while the others continue."""
         ...
 
     def settled(self, array: WatchedJob) -> frozenset[BatchId]:
-        """The elements of an array that are settled already."""
+        """The settled elements of an array."""
         ...
 
     def questions(self, jobs: Mapping[BatchId, int]) -> Mapping[BatchId, Question]:
-        """What those of the jobs ask that have failed and wait for a decision before they end; arrays stand for their elements. Each job with its
-        user: what another user has put there in its name is nothing. `settle` is the answer that nothing more comes of it."""
+        """The questions of those jobs that have failed and wait for a decision before they end; an array includes its elements. Each job is given with
+        its user: questions that another user left in its name are ignored. `settle` answers that no more is done for the job."""
         ...
 
     def take(self, job: WatchedJob, start: int) -> bool:
-        """Whether that start of the job still waits for a decision; if so, it will wait until the decision is carried out. Others end as soon as
-        they have waited too long, and tell their engine."""
+        """Whether that start of the job still waits for a decision; if so, it will wait until the decision is carried out. Other starts end once
+        they have waited too long, and report it to their engine."""
         ...
 
     def forget_questions(self, job: WatchedJob) -> None:
-        """It runs once more, and has nothing to ask."""
+        """Discard the questions of a job that runs again."""
         ...
 
     def vouch(self, seconds: float, *, hide: float = 0) -> None:
-        """For so many seconds from now somebody decides on the jobs here that fail: one is shown as running meanwhile, for at most `hide`
-        seconds after its end. 0 seconds: nobody does. It is kept in the spool, so a watcher that starts anew knows of it."""
+        """Declare that for `seconds` from now a watcher decides on the failed jobs of this spool: meanwhile they are shown as running, for at most
+        `hide` seconds after their end. 0 seconds: nobody does. The declaration is kept in the spool, so a restarted watcher knows of it."""
         ...
 
     def vouched(self) -> float | None:
-        """Since when somebody does so without interruption, by whatever process, in seconds since 1970; None: nobody does now."""
+        """Since when that has been declared without interruption, by any process, in seconds since 1970; None: not now."""
         ...
 
     def record(self, job: WatchedJob, restarts: int) -> PayloadRecord | None:
-        """What that start of the job wrote down of itself; None where it did not, or what is there is not its owner's."""
+        """The record that this start of the job wrote of itself; None where there is none, or it does not belong to the job's owner."""
         ...
 
     def tail(self, path: str, owner: int) -> str:
-        """The end of what a job printed; empty if it is not a plain file of its owner, or cannot be read."""
+        """The end of a job's output file; empty if it is not a plain file of its owner, or cannot be read."""
         ...
 
     def element_logs(self, job: WatchedJob) -> Sequence[str]:
@@ -66,6 +66,6 @@ class JobSpool(Protocol):
         ...
 
     def told_nextflow(self, job: WatchedJob) -> bool:
-        """Whether a job of Nextflow has written down its exit code, by which Nextflow knows its end, whatever the batch system says. Also where that cannot
-        be seen from here."""
+        """Whether a job of Nextflow has written its exit code, from which Nextflow learns its end, whatever the batch system says. Also True where that
+        cannot be seen from here."""
         ...

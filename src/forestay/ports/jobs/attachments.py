@@ -9,10 +9,10 @@ from typing import Protocol
 class Attachments(Protocol):
     """The port.
 
-    The law: names were checked before they come here, and an adapter still lets none lead out of the folder. The same files are the same folder, whole or
-    not there at all: a repeat changes nothing. `Permanent` where this domain keeps no attachments; `Transient` where they cannot be written now.
+    The contract: callers check names, and an adapter still lets none lead out of the folder. The same files give the same folder, complete or
+    absent: a repeat changes nothing. `Permanent` where this domain keeps no attachments; `Transient` where they cannot be written now.
     """
 
     async def keep(self, tenant: str, files: Mapping[str, bytes]) -> Mapping[str, str]:
-        """Put the files down; the place of each by its name."""
+        """Store the files and return the path of each by its name."""
         ...

@@ -1,14 +1,14 @@
-"""The job store: where every job's document lives.
+"""The job store: holds the document of every job.
 
-The law, for every adapter:
+The contract of every adapter:
 
-* A document is written whole, and only if it is still at the version its writer read. There is no partial update, no
+* A document is written whole, and only if it is still at the version that its writer read. There is no partial update, no
   merge and no retry inside an adapter: a repeated write would conflict with itself.
-* `Written` means durable: it is on disk, on every copy the store waits for, before the answer is given.
+* `Written` means durable: the document is on disk, on every copy that the store waits for, before the call returns.
 * `Conflicted` and `Unknown` both mean that the write *may have taken place or may yet*. Only a later acknowledged
-  write on a version read afterwards settles it (`services.shared.checked_writer`). The difference is for statistics alone.
-* `get` is realtime but may be stale while copies change hands; `search` and `count` lag by up to a second: all hints.
-* Every document carries its tenant. The store does not check it; whoever asks does.
+  write on a version read afterwards settles it (`services.shared.checked_writer`). The two differ only in statistics.
+  * `get` is realtime but may be stale during a failover; `search` and `count` lag by up to a second: all are hints.
+  * Every document carries its tenant. The store does not check it; the caller does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from forestay.ports.errors import Permanent
 
 
 class Version(NamedTuple):
-    """Which writing of a document this is: a number that only means something together with its term."""
+    """Identifies one write of a document: a number that is meaningful only together with its term."""
 
     number: int
     term: int
@@ -37,7 +37,7 @@ class Stored(NamedTuple):
 
 
 class DocumentChange(NamedTuple):
-    """A document to be written over the version that was read; None: there must be none yet."""
+    """A document to be written over the version that was read; None: it must not exist yet."""
 
     document: JobDocument
     expected: Version | None
@@ -65,7 +65,7 @@ WriteResult = Written | Conflicted | Unknown
 
 
 class Record(NamedTuple):
-    """A create-only document beside a job: evidence, a log tail, a chapter of its story, an alert, an order, a key."""
+    """A create-only document beside a job: evidence, a log tail, a part of its story, an alert, an order, a key."""
 
     id: str
     tenant: str
@@ -77,10 +77,10 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs are meant. Several values of one field mean any of them; fields are joined by and."""
+    """Selects jobs. Several values of one field mean any of them; all fields must match."""
 
     tenant: str | None = None
-    """None only for Forestay's own services, which look after every tenant."""
+    """None only for Forestay's own services, which serve every tenant."""
     states: frozenset[State] = frozenset()
     anyof: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Exact values of the fields in `TEXT_FIELDS`."""
@@ -90,7 +90,7 @@ class JobQuery:
     labels: Mapping[str, str] = field(default_factory=dict)
     held: bool | None = None
     slots: frozenset[int] | None = None
-    """None means all of them."""
+    """None means all slots."""
 
 
 TEXT_FIELDS = frozenset(
@@ -106,7 +106,7 @@ NUMBER_FIELDS = frozenset(
 COUNT_FIELDS = TEXT_FIELDS - {"id"} | {"state", "priority", "retries", "tenant", "held", "exit_code"}
 TALLY_TIMES = frozenset({"created", "changed"})
 TALLY_FIELDS = frozenset({"state", "tenant"})
-"""Fields with few values: a tally has one number a step for each."""
+"""Fields with few values: a tally has a number for each value and step."""
 MAX_STEPS = 500
 SORT_FIELDS = NUMBER_FIELDS | {"id", "name", "owner", "team", "state"}
 MAX_PAGE = 10_000
@@ -120,14 +120,14 @@ class JobPage(NamedTuple):
 
 
 def steps_between(least: int, most: int, step: int) -> int:
-    """How many steps there are from a bound to another, both inclusive; `Permanent` for none, and for too many."""
+    """The number of steps between two bounds, both inclusive; `Permanent` for none, and for too many."""
     if step < 1 or not 0 <= most - least < step * MAX_STEPS:
         raise Permanent(f"a tally has 1 to {MAX_STEPS} steps")
     return (most - least) // step + 1
 
 
 def tally_bounds(query: JobQuery, over: str, step: int, by: str) -> tuple[int, int]:
-    """Where the first step of a tally begins, and how many there are; `Permanent` for what cannot be tallied."""
+    """The start of the first step of a tally, and the number of steps; `Permanent` for a query that cannot be tallied."""
     least, most = query.at_least.get(over), query.at_most.get(over)
     if over not in TALLY_TIMES or by not in TALLY_FIELDS or least is None or most is None:
         raise Permanent(
@@ -140,46 +140,46 @@ class JobStore(Protocol):
     """The port. Calls that read raise `Transient` when the store does not answer; `write` never raises for it."""
 
     async def open(self) -> None:
-        """Connect, and make tables or indexes where they are missing."""
+        """Connect, and create missing tables or indexes."""
         ...
 
     async def close(self) -> None: ...
 
     async def write(self, changes: Sequence[DocumentChange]) -> Sequence[WriteResult]:
-        """Write each document over its expected version, all in one round trip, each for itself.
+        """Write each document over its expected version, all in one round trip, independently of each other.
 
-        One result a change, in order. A failure of the whole call is `Unknown` for every change. The changes name
-        different documents.
+        Returns one result for each change, in order. A failure of the whole call is `Unknown` for every change. The changes
+        must name different documents.
         """
         ...
 
     async def get(self, jobs: Sequence[str]) -> Mapping[str, Stored]:
-        """The documents as they are now, as far as one copy knows; a missing id is left out."""
+        """The present documents, as far as one copy knows; missing ids are left out."""
         ...
 
     async def search(
         self, query: JobQuery, *, sort: str = "created", limit: int = 100, cursor: str | None = None
     ) -> JobPage:
-        """A page of jobs in the order of a field of `SORT_FIELDS` (`-field`: downwards), ties by id, the same way.
+        """A page of jobs sorted by a field of `SORT_FIELDS` (`-field`: descending), ties by id in the same direction.
 
-        Text is in the order of its code points. Jobs without the sort value come last in both directions.
-        The cursor is stable: jobs that come, go or change between pages neither repeat nor hide others, except those
-        whose own sort value changed. Cursors are opaque, and good for any adapter instance of the same store.
+        Text is sorted by code points. Jobs without the sort value come last in both directions.
+        The cursor is stable: jobs that are added, removed or changed between pages neither repeat nor hide others, except
+        those whose own sort value changed. Cursors are opaque, and valid for any adapter instance of the same store.
         `Permanent` for an unknown field, a bad cursor, or a limit over `MAX_PAGE`. A document that cannot be read is
-        left out, and logged: it must not keep anyone from the others.
+        left out, and logged: it must not hide the others.
         """
         ...
 
     async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
-        """How many jobs there are for each value of a field of `COUNT_FIELDS`; jobs without a value are left out.
+        """The number of jobs for each value of a field of `COUNT_FIELDS`; jobs without a value are left out.
 
         Numbers are written in digits, `held` as `true` or `false`.
-        Up to 10,000 different values, those with the most jobs first.
+        At most 10,000 different values, those with the most jobs first.
         """
         ...
 
     async def tally(self, query: JobQuery, *, over: str, step: int, by: str) -> Sequence[Mapping[str, int]]:
-        """How many jobs there are in each step of a time of `TALLY_TIMES`, for each value of a field of `TALLY_FIELDS`.
+        """The number of jobs in each step of a time field of `TALLY_TIMES`, for each value of a field of `TALLY_FIELDS`.
 
         The query has both bounds of that time; the first step begins at the lower one, and each is `step` milliseconds long. `Permanent` for more than
         `MAX_STEPS` of them.
@@ -187,21 +187,21 @@ class JobStore(Protocol):
         ...
 
     async def remove(self, jobs: Sequence[Stored]) -> int:
-        """Remove jobs for good with the records beside them, each only if it still is at the version that was read; how many went.
+        """Remove jobs for good with the records beside them, each only if it is still at the version that was read; return how many.
 
-        The only way in which a document ever goes: for jobs that ended long ago. `Transient` if unsure: look again. Of a job that is at another version by then
-        the records may be gone.
+        The only way to remove a document: for jobs that ended long ago. `Transient` if unsure: read again. The records of a job that is at another version
+        by then may be gone.
         """
         ...
 
     async def put_specifications(self, specifications: Sequence[Specification]) -> None:
-        """Store what is not there yet; ids are digests, so one that is there is the same. `Transient` if unsure."""
+        """Store those that do not exist yet; ids are digests, so an existing one is the same. `Transient` if unsure."""
         ...
 
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]: ...
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
-        """Create each; False where one with that id stood already, and stays. `Transient` if unsure: add again."""
+        """Create each; False where that id existed already, which is kept. `Transient` if unsure: add again."""
         ...
 
     async def get_record(self, record: str) -> Record | None:
@@ -218,13 +218,16 @@ class JobStore(Protocol):
         newest_first: bool = False,
         limit: int = 1000,
     ) -> Sequence[Record]:
-        """By search, oldest first, or the newest ones newest first; ties by id."""
+        """By search: the oldest, oldest first, or the newest, newest first; ties by id."""
         ...
 
     async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
-        """Remove records older than that (milliseconds since 1970), of these kinds or beside these jobs or runs; how many went. `Transient` if unsure: drop again."""
+        """Remove records older than `before` (milliseconds since 1970), of these kinds or beside these jobs or runs; return how many.
+
+        `Transient` if unsure: drop again.
+        """
         ...
 
     async def refresh(self, *, only_jobs: bool = False) -> None:
-        """Make everything acknowledged so far visible to searches and counts; only jobs: records may stay hidden, which is quicker."""
+        """Make all acknowledged writes visible to searches and counts; `only_jobs`: records may stay hidden, which is faster."""
         ...

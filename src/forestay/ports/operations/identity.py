@@ -9,24 +9,24 @@ from typing import Protocol
 
 
 class Role(StrEnum):
-    """What a token permits; each role lists all its rights, and an administrator may do everything in the tenant."""
+    """The rights of a token; each role lists all of them, and an administrator may do everything in the tenant."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
     OPERATOR = "operator"
     RULE_AUTHOR = "rule-author"
-    """Write rules and playbooks, promote them and take them away."""
+    """Write rules and playbooks, promote and remove them."""
     APPROVER = "approver"
-    """Agree to what another person asks for, where one person alone is not enough."""
+    """Approve another person's requests, where one person alone is not enough."""
     ADMINISTRATOR = "administrator"
     ENGINE = "engine"
-    """Report the runs of another engine, whosever they are, and obey orders for them."""
+    """Report the runs of another engine, whoever owns them, and obey orders for them."""
     ENROL = "enrol"
     """Register a pilot, and nothing else."""
     SITE = "site"
-    """Look after the pilots of a site: make enrolments for them, and note their launches."""
+    """Manage the pilots of a site: create enrolments for them, and record their launches."""
     HINT = "hint"
-    """Say that a task at a downstream server is over, so that it is looked at; nothing else."""
+    """Report that a task at a downstream server is over, so that it is polled; nothing else."""
     PILOT = "pilot"
 
 
@@ -86,13 +86,13 @@ class Identity(Protocol):
         ...
 
     def verify(self, token: str, *, late: int = 0) -> Principal:
-        """Who that is; raises `BadToken`. A token may be up to `late` seconds past its end."""
+        """The caller that a token identifies; raises `BadToken`. A token may have expired up to `late` seconds ago."""
         ...
 
     def seal(self, words: Mapping[str, str], *, purpose: str, seconds: int) -> str:
-        """Words for somebody to keep and bring back unchanged; they can be read, and are no token."""
+        """Sign values that a client keeps and returns unchanged; the client can read them, and the result is not a token."""
         ...
 
     def unseal(self, text: str, *, purpose: str) -> Mapping[str, str]:
-        """Sealed words, if they are of that purpose and of now; raises `BadToken`."""
+        """Sealed values, if they have that purpose and have not expired; raises `BadToken`."""
         ...

@@ -10,5 +10,5 @@ class Lineage(Protocol):
     """The port."""
 
     async def send(self, events: Sequence[Mapping[str, object]]) -> int:
-        """Send the events of one run, in order; how many were refused for good. `Transient`: some were not taken, send all again."""
+        """Send the events of one run, in order, and return how many were refused for good. `Transient`: some were not accepted, send all again."""
         ...

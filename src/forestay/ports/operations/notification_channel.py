@@ -7,19 +7,19 @@ from typing import NamedTuple, Protocol
 
 
 class NotificationMessage(NamedTuple):
-    """A letter as it is sent."""
+    """A notification as it is sent."""
 
     delivery: str
-    """The same in every repeat, so that its notification channel can tell."""
+    """The same in every repeat, so that the notification channel can recognise repeats."""
     subject: str
     text: str
     body: Mapping[str, object]
-    """The same for programs."""
+    """The same content for programs."""
 
 
 class NotificationChannel(Protocol):
     """The port."""
 
     async def tell(self, message: NotificationMessage) -> None:
-        """Send once, within seconds. `Transient` or `Permanent` if it was not taken, or nobody knows; no secret is in their words."""
+        """Send once, within seconds. `Transient` or `Permanent` if it was not accepted, or that is unknown; their messages contain no secret."""
         ...

@@ -11,40 +11,40 @@ class TokenHeader(NamedTuple):
 
     algorithm: str
     key: str
-    """The name of the key that signed it; empty: it names none."""
+    """The name of the key that signed it; empty: the header names none."""
 
 
 class OidcEndpoints(Protocol):
-    """The provider's addresses, which the settings name: nothing is asked for by a request's word."""
+    """The provider's addresses, which come from the settings: a request cannot choose what is fetched."""
 
     async def read(self, url: str) -> Mapping[str, object]:
-        """A document. `Transient` when it does not come now, or is none."""
+        """Fetch a document. `Transient` when it cannot be fetched now, or is not a document."""
         ...
 
     async def trade(self, url: str, form: Mapping[str, str], *, client: str) -> Mapping[str, object]:
-        """Trade a code for tokens, as the client with its secret if it has one. `Permanent` when the provider refuses the code."""
+        """Exchange a code for tokens, as the client with its secret if it has one. `Permanent` when the provider refuses the code."""
         ...
 
 
 class Keys(Protocol):
-    """The provider's public keys, as they were read."""
+    """The provider's public keys as last read."""
 
     def has(self, name: str) -> bool:
-        """Whether a token that names this key can be checked; an empty name is good where there is one key only."""
+        """Whether a token that names this key can be verified; an empty name is valid where there is only one key."""
         ...
 
 
 class Signatures(Protocol):
-    """Checks signatures, by pinned algorithms and the given keys alone."""
+    """Verifies signatures, with pinned algorithms and the given keys only."""
 
     def keys(self, document: Mapping[str, object]) -> Keys:
-        """The keys of a JWKS document that may sign tokens; what cannot is left out. `Transient` if there is none."""
+        """The keys of a JWKS document that may sign tokens; others are left out. `Transient` if there is none."""
         ...
 
     def head(self, token: str) -> TokenHeader:
-        """What a token says of itself; raises `BadToken` if it is none."""
+        """The header of a token; raises `BadToken` if the text is not a token."""
         ...
 
     def claims(self, token: str, keys: Keys) -> Mapping[str, object]:
-        """What a token says, when its signature is good; raises `BadToken`. Times, issuer and audience are not looked at."""
+        """The claims of a token with a valid signature; raises `BadToken`. Times, issuer and audience are not checked."""
         ...

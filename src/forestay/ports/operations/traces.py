@@ -10,16 +10,16 @@ from forestay.domain.jobs.job_spans import Span
 
 
 class Traces(Protocol):
-    """The port. A trace is a help to people and worth no job: nothing here waits, and nothing is raised."""
+    """The port. A trace helps people but must never delay a job: nothing here waits, and nothing is raised."""
 
     def tell(self, spans: Iterable[Span]) -> None:
-        """Have the spans sent soon, many at once; what cannot be sent is dropped."""
+        """Queue the spans to be sent soon, in batches; those that cannot be sent are dropped."""
         ...
 
     def current(self) -> str:
-        """The context in which this is done, as the header `traceparent` writes it; empty: none."""
+        """The current trace context, in the form of the header `traceparent`; empty: none."""
         ...
 
     def within(self, traceparent: str) -> AbstractContextManager[object]:
-        """Do something in a context."""
+        """Run the body of a `with` statement in a trace context."""
         ...

@@ -7,20 +7,20 @@ from typing import Protocol
 
 
 class PilotSpool(Protocol):
-    """The port. Calls raise `Transient` when the file system does not do what was asked."""
+    """The port. Calls raise `Transient` when the file system fails."""
 
     async def secret(self, launch: str) -> str | None:
-        """The file with a launch's secret; None when there is none."""
+        """The path of the file with a launch's secret; None when there is none."""
         ...
 
     async def keep(self, launch: str, secret: str) -> str:
-        """Keep a launch's secret, readable by its owner alone and durable; gives its file."""
+        """Store a launch's secret durably, readable by its owner only, and return the path of its file."""
         ...
 
     async def words(self, launch: str) -> str:
-        """The end of what a launch's pilot printed; empty when it printed nothing."""
+        """The end of the output of a launch's pilot; empty when it printed nothing."""
         ...
 
     async def clear(self, still_open: Collection[str]) -> None:
-        """Remove what belongs to none of these launches: secrets at once, what pilots printed when it is old."""
+        """Remove what belongs to none of these launches: secrets at once, output of pilots when it is old."""
         ...

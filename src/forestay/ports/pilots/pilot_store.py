@@ -20,7 +20,7 @@ class PilotStore(Protocol):
     """The port."""
 
     async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
-        """Write over the version that was read; None: it must not be there yet."""
+        """Write over the version that was read; None: it must not exist yet."""
         ...
 
     async def get_pilot(self, pilot: str) -> StoredPilot | None:
@@ -28,11 +28,11 @@ class PilotStore(Protocol):
         ...
 
     async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
-        """By search, newest registered first, at most 10,000."""
+        """By search, most recently registered first, at most 10,000."""
         ...
 
     async def drop_gone(self, before: int) -> int:
-        """Remove pilots that are gone and registered before then (milliseconds since 1970); how many went. `Transient` if unsure: drop again."""
+        """Remove pilots that are gone and registered before then (milliseconds since 1970); return how many. `Transient` if unsure: drop again."""
         ...
 
     async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
@@ -40,7 +40,7 @@ class PilotStore(Protocol):
         ...
 
     async def heartbeat_pages(self, *, fresh: bool = False, but_of: str = "") -> Sequence[HeartbeatPage]:
-        """All heartbeat pages of all servers but one; up to a second old unless fresh ones are asked for."""
+        """All heartbeat pages of all servers but one; up to a second old unless `fresh`."""
         ...
 
     async def drop_heartbeat_pages(self, server: str) -> None:

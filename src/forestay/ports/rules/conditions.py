@@ -1,11 +1,11 @@
 """Conditions: the language of rules, as the evaluation of rule trees needs it.
 
-The law. A condition is typed: a text that names a field that the context does not have, or compares what cannot be compared, or gives
-anything but a truth value, is not compiled; every problem is told with its line and column. An evaluation gives a truth value or
-`Erred`, raises nothing, and ends: its iterations are bounded by the language's own budget, and what it works on by the context's
-bounds. Only the values true and false themselves are answers; an error is never taken for one of them.
+The contract. A condition is typed: a text that names a field that the context does not have, compares incompatible types, or returns
+anything but a boolean does not compile; every problem is reported with its line and column. An evaluation returns a boolean or
+`Erred`, raises nothing, and terminates: its iterations are bounded by the language's own budget, and its data by the context's
+bounds. Only true and false themselves are results; an error is never taken for one of them.
 
-A text from outside is first *tried*, in a process that can be killed: nobody compiles or evaluates a text here that was not.
+An untrusted text is first *tried* in a process that can be killed: no text is compiled or evaluated in this process before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forestay.domain.rules.context import Context
 
 
 class ConditionProblem(NamedTuple):
-    """Something wrong with a condition's text, where it is; both counted from 1, and 0 where no place can be named."""
+    """A problem of a condition's text, with its position: line and column from 1, or 0 where no position is known."""
 
     line: int
     column: int
@@ -39,20 +39,20 @@ class Conditions(Protocol):
     """The port: cheap, in this process, for texts that have been tried."""
 
     def compile(self, text: str) -> tuple[ConditionProblem, ...]:
-        """Every problem of a text; empty: it is compiled and kept, and evaluating it compiles nothing more."""
+        """All problems of a text; empty: it was compiled and is cached, so evaluating it does not compile it again."""
         ...
 
     def over(self, context: Context) -> Evaluate:
-        """Evaluates texts over one context. A text that does not compile errs."""
+        """A function that evaluates texts over one context. A text that does not compile errs."""
         ...
 
 
 class ConditionSandbox(Protocol):
-    """The port for texts from outside: each is compiled, and evaluated over given contexts and over one at its bounds, in another
-    process that is killed when it uses more than 250 ms of CPU or 64 MiB; that is a problem of the text, not an error."""
+    """The port for untrusted texts: each is compiled, and evaluated over the given contexts and over one of maximal size, in another
+    process that is killed when it uses more than 250 ms of CPU or 64 MiB; that counts as a problem of the text, not as an error."""
 
     async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> ConditionTrial:
-        """Raises `Transient` when no process can be had."""
+        """Raises `Transient` when no process can be started."""
         ...
 
     async def close(self) -> None:

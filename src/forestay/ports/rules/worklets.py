@@ -9,17 +9,17 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class BoundFlow:
-    """The flow to be run at a place."""
+    """The flow that a late-bound task runs."""
 
     flow: str
-    """Its version."""
+    """The flow's version."""
     params: Mapping[str, object] = field(default_factory=dict)
-    """Over those that the task gives."""
+    """Parameters that override those of the task."""
 
 
 class Worklets(Protocol):
     """The port."""
 
     async def bound(self, tenant: str, late_bound: str, *, run: str, params: Mapping[str, object]) -> BoundFlow | None:
-        """What is to be run when a task of a run begins; None: nobody answers for the place. `NotFound` if the flow is not there."""
+        """The flow that a late-bound task of a run executes; None: nobody binds it. `NotFound` if the flow does not exist."""
         ...

@@ -1,13 +1,13 @@
 """The batch system of a site: submits pilots and reports their states.
 
-The law:
+The contract:
 
 - A submission that may have gone through is never repeated blindly. `submit` answers with an id (it is queued), with
-  `SubmitRefused` (it is not, for sure), or raises `Transient`: nobody knows, so look for the job by its name before asking again.
-- A job's absence says nothing of how it ended. Queues forget; accounting lags or is down. Where the batch system gives no word, the state
-  is `unknown`, and the caller asks again.
-- A secret never stands in an argument of a command.
-- The batch system is shared with people: an adapter keeps to a pace, asks for many jobs by one command, and bounds what it reads and
+  `SubmitRefused` (it is definitely not), or raises `Transient`: unknown, so look for the job by its name before submitting again.
+- A job's absence says nothing about how it ended. Queues forget; accounting lags or is down. Where the batch system reports nothing, the state
+  is `unknown`, and the caller polls again.
+- A secret never appears in an argument of a command.
+- The batch system is shared with people: an adapter limits its rate, queries many jobs with one command, and bounds what it reads and
   how long it waits.
 """
 
@@ -20,43 +20,43 @@ from forestay.domain.sites.batch import BatchId, BatchJob, BatchOutcome, PilotJo
 
 
 class BatchSubmitter(Protocol):
-    """Who puts pilot jobs into the queue and takes them out."""
+    """Submits pilot jobs to the queue and cancels them."""
 
     async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
-        """Queue a pilot job, never to be requeued, under its name.
+        """Submit a pilot job under its name, never to be requeued.
 
-        `SubmitRefused` tells apart network down, scheduler down, scheduler up but refusing; in all three nothing was queued. `Transient`: the
-        call broke off after it may have arrived. `Permanent`: the set-up is wrong (the submit command is not there).
+        `SubmitRefused` distinguishes network down, scheduler down, scheduler up but refusing; in all three nothing was queued. `Transient`: the
+        call broke off after it may have arrived. `Permanent`: the set-up is wrong (the submit command does not exist).
         """
         ...
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
-        """Ask for their end. Those that are over or not known are passed by; that they are over must be read by `outcome`.
+        """Request their cancellation. Ended and unknown jobs are ignored; whether a job has ended is read by `outcome`.
 
-        `Transient`: it could not be asked.
+        `Transient`: the request could not be made.
         """
         ...
 
 
 class BatchReader(Protocol):
-    """Who reads the batch system's word, from its queue and its accounting together."""
+    """Reads the states of jobs from the batch system's queue and its accounting together."""
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
-        """Every job with one of these names that queue or accounting know, the oldest first.
+        """Every job with one of these names that the queue or the accounting knows, oldest first.
 
-        A name that is left out was looked for in both and found in neither: no such job was queued. When one of the two cannot be asked for it,
-        `Transient` is raised; so an answer without the name always means that it may be submitted.
+        A name that is left out was searched in both and found in neither: no such job was queued. When one of the two cannot be queried,
+        `Transient` is raised; so a result without the name always means that it may be submitted.
         """
         ...
 
     async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
-        """What became of each, one entry for every id that was asked for; `unknown` where the batch system does not say.
+        """The outcome of each job, one entry for every requested id; `unknown` where the batch system does not say.
 
-        Never raises `Transient`: a batch system that is down says nothing of any job. `ended` only by its word, so that what the
+        Never raises `Transient`: a batch system that is down says nothing about any job. `ended` only if it reports so, so that what the
         pilot held may be released at once.
         """
         ...
 
 
 class BatchSystem(BatchSubmitter, BatchReader, Protocol):
-    """Both, for batch systems whose own commands do everything."""
+    """Submits and reads, for batch systems whose own commands do everything."""

@@ -1,7 +1,7 @@
 """The server as a site agent sees it: the demand on the site, and the record of its launches.
 
-Calls raise `Transient` when no server answers, `Conflict` when another agent looks after the site, `Permanent` when the request or the token is wrong.
-What was told once may be told again.
+Calls raise `Transient` when no server answers, `Conflict` when another agent manages the site, `Permanent` when the request or the token is wrong.
+Every call may be repeated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forestay.domain.sites.launch import LaunchReport, LaunchState
 
 
 class QueuedGroup(NamedTuple):
-    """Queued jobs that may run at the site and need about as much."""
+    """Queued jobs that may run at the site and need similar resources."""
 
     name: str
     tasks: int
@@ -29,47 +29,47 @@ class SeenLaunch:
 
     id: str
     name: str
-    """The batch job's."""
+    """The batch job's name."""
     size: str
     state: LaunchState
     age: float
     """Since it was planned."""
     tried: float
-    """Since the last try to submit it was written down."""
+    """Since the last attempt to submit it was recorded."""
     since: float
     """Since its last change."""
     tries: int = 1
     batch_job: str = ""
     pilot: str = ""
     word: str = ""
-    """How it ended."""
+    """A word for how it ended."""
     cancel: bool = False
-    """Its pilot fell silent: its batch job is to be cancelled."""
+    """Its pilot fell silent: cancel its batch job."""
 
 
 class SiteDemand(NamedTuple):
-    """What is asked of the site, and what it has."""
+    """The demand on the site, and its launches."""
 
     groups: Sequence[QueuedGroup]
     sizes: Mapping[str, PilotCount]
     launches: Sequence[SeenLaunch]
-    """All that have not ended."""
+    """All launches that have not ended."""
 
 
 class ReportResult(NamedTuple):
-    """What became of a report."""
+    """The outcome of a report."""
 
     noted: bool
     detail: str
     pilot: str
-    """Who came of the launch; empty for nobody so far."""
+    """The pilot that registered from the launch; empty for none so far."""
 
 
 class SiteApi(Protocol):
     """The port."""
 
     async def hello(self, report: Mapping[str, object]) -> None:
-        """Say that this agent looks after the site, and how it stands."""
+        """Announce that this agent manages the site, and report the site's state."""
         ...
 
     async def demand(self) -> SiteDemand: ...
@@ -79,11 +79,11 @@ class SiteApi(Protocol):
         ...
 
     async def plan(self, launches: Mapping[str, str]) -> None:
-        """Write launches down, by id with their sizes; returns when they are durable."""
+        """Record launches, by id with their sizes; returns when they are durable."""
         ...
 
     async def report(self, reports: Sequence[LaunchReport]) -> Mapping[str, ReportResult]: ...
 
     async def enrol(self, launch: str, *, seconds: int) -> str:
-        """A secret by which the pilot of a launch may register, once."""
+        """A secret with which the pilot of a launch may register, once."""
         ...
