@@ -1,8 +1,8 @@
 """Reads what a job has committed: its manifest, and small files listed there.
 
-The place comes from a pilot, so nothing is believed: the manifest must be in the attempt's own folder and have the committed
+The path comes from a pilot and is not trusted: the manifest must be in the attempt's own folder and have the committed
 digest, and the content of a file must have the digest that the manifest gives. A link in that folder to a file of another
-tenant therefore shows nothing that its maker does not know already.
+tenant therefore reveals nothing that its creator does not know already.
 """
 
 from __future__ import annotations

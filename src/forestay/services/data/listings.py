@@ -1,8 +1,8 @@
 """Stores the listings that scatters iterate over, in pages, so that runs carry only a name and a count.
 
-Pages are create-only records. A listing of what is there when a task begins is named by the digest of its members, and a record under the
-round's own name says which one it is: who repeats the listing gets the first. A watched listing is named by its round and grows by pages: two who watch
-at once write the same page, one of them in vain.
+Pages are create-only records. A listing of the files that exist when a task begins is named by the digest of its members, and a record under the
+round's own name refers to it: a repeat gets the first listing. A watched listing is named by its round and grows by pages: of two processes that watch
+at once and write the same page, one finds the other's.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from forestay.ports.errors import NotFound, Permanent
 from forestay.ports.jobs.job_store import JobStore, Record
 
 PAGE = 1000
-"""Members of a page, at most."""
+"""The most members of a page."""
 CACHED_PAGES = 300
 CACHED_NAMES = 2_000_000
 """Names of watched files that an orchestrator keeps in memory, all listings together."""
 PAGES_AT_ONCE = 20
 GATHER = ((100, 0.3), (5000, 5.0), (MAX_LISTED, 30.0))
-"""Seconds that new files wait for others, by how many there were before: the first start at once, many come in few batches."""
+"""Seconds that new files wait for others, by the number of earlier files: the first start almost at once, many arrive in few batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingSummary:
-    """What a run learns of a listing."""
+    """The part of a listing that a run stores."""
 
     listing: str
     count: int
@@ -47,7 +47,7 @@ class ListingPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListingRound:
-    """Whose listing it is."""
+    """The round to which a listing belongs."""
 
     tenant: str
     run: str
@@ -62,19 +62,19 @@ class ListingRound:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Files as they appear, and when no more will."""
+    """A pattern of files to watch for, and the conditions that end the watch."""
 
     pattern: str
     until_file: str = ""
     until_count: int | None = None
     until_quiet: int | None = None
     begun: int = 0
-    """Milliseconds since 1970; it has been quiet since then, unless something came."""
+    """Milliseconds since 1970; the quiet time counts from here until a file appears."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A watched listing as far as it is known here."""
+    """The part of a watched listing that this process has read."""
 
     pages: int = 0
     names: set[str] = field(default_factory=set)
@@ -91,7 +91,7 @@ class Listings:
     clock: Clock
     files: FileLists
     every: float = 1.0
-    """Seconds between looks at a watched folder."""
+    """Seconds between polls of a watched folder."""
     gather: Sequence[tuple[int, float]] = GATHER
     longest: float = 300.0
     """Seconds after which a watch reports that nothing is new."""
@@ -99,7 +99,7 @@ class Listings:
     _seen: OrderedDict[str, _Seen] = field(default_factory=OrderedDict)
 
     async def list_files(self, round_: ListingRound, pattern: str, *, lines: bool) -> ListingSummary:
-        """Store what is there now; a repeat gives what was stored first. `Permanent` if it cannot be listed."""
+        """Store the present listing; a repeat returns the one stored first. `Permanent` if it cannot be listed."""
         head = f"listing-of:{round_.name}"
         before = await self.store.get_record(head)
         if before is None:
@@ -134,7 +134,7 @@ class Listings:
     # Watching
 
     async def watch(self, round_: ListingRound, watch: Watch, known: int) -> ListingSummary:
-        """Wait until there are more than the known members, or no more will come; the same again after a long time without either."""
+        """Wait until there are more than the known members, or no more will come; after a long time without either, return the same again."""
         listing = round_.name
         seen = self._seen.setdefault(listing, _Seen())
         self._seen.move_to_end(listing)
@@ -166,14 +166,14 @@ class Listings:
                 ended = watch.until_quiet is not None and quiet >= 1000 * watch.until_quiet
                 if closed or full or ended or at - began >= self.longest:
                     return ListingSummary(listing, len(seen.names), ended=closed or full or ended)
-            # A folder that takes long to read is looked at less often.
+            # A folder that takes long to read is polled less often.
             await asyncio.sleep(max(self.every, 5 * (at - started)))
 
     def _patience(self, known: int) -> float:
         return next(seconds for most, seconds in self.gather if known <= most)
 
     async def _append(self, round_: ListingRound, seen: _Seen, watch: Watch, new: Sequence[str]) -> None:
-        """Add members behind those that are there. If another was quicker, take in what it wrote instead."""
+        """Append members. If another process was faster, read what it wrote instead."""
         new = [name for name in new if name not in seen.names]
         if watch.until_count is not None:
             new = new[: max(0, watch.until_count - len(seen.names))]
@@ -202,7 +202,7 @@ class Listings:
     # Reading
 
     async def members(self, tenant: str, listing: str, places: Iterable[int]) -> Mapping[int, str]:
-        """The members at these places; `NotFound` if the listing is not that long."""
+        """The members at these positions; `NotFound` if the listing is shorter."""
         members: dict[int, str] = {}
         number, page = 0, ListingPage(0, ())
         for place in sorted(places):
@@ -212,7 +212,7 @@ class Listings:
         return members
 
     async def _holding(self, tenant: str, listing: str, place: int, likely: int) -> tuple[int, ListingPage]:
-        """The page that holds a member. No page has more than `PAGE`, so the member's place says which is the first that may."""
+        """The page that holds a member. No page has more than `PAGE`, so the member's position gives the first page that may hold it."""
         low = place // PAGE
         for guess in (low, likely):
             page = await self._read(tenant, listing, guess)

@@ -1,6 +1,6 @@
 """Resolves references to the outputs of other tasks: from the committed manifests of their jobs, or of the jobs that remade lost ones.
 
-A command is given the place of a file, an input its source: the job that made it and the path in its manifest, so that what is brought is checked
+A command gets the path of a file, an input its source: the job that made it and the path in its manifest, so that staged files are checked
 against the commit.
 """
 
@@ -27,7 +27,7 @@ from forestay.services.data.remade_outputs import newest_commits
 
 BULK = 1000
 MAX_SHOWN = 1000
-"""Files that are named to people one by one."""
+"""The most files that are shown to people individually."""
 
 
 class ResolvedOutput(NamedTuple):
@@ -36,7 +36,7 @@ class ResolvedOutput(NamedTuple):
     place: str
     """Its path."""
     source: str
-    """As an input names it."""
+    """Its source, in the form that an input uses."""
 
 
 class OutputReference(NamedTuple):
@@ -49,15 +49,15 @@ class OutputReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedOutputs:
-    """What an order refers to."""
+    """The outputs to which an order refers."""
 
     run: str
     outputs: Mapping[OutputReference, Sequence[ResolvedOutput]]
     elements: Mapping[OutputReference, Mapping[int, ResolvedOutput]]
-    """Of a scatter that is taken up one by one: the one file of each element that was asked for and has one."""
+    """Of a scatter whose elements continue one by one: the file of each requested element that has exactly one."""
 
     def lacking(self, elements: Iterable[int]) -> list[int]:
-        """Those of some elements that lack what they are to be made of."""
+        """The elements among these whose inputs are missing."""
         return [at for at in elements if any(at not in known for known in self.elements.values())]
 
     def places(self, wanted: Mapping[str, object], several: bool) -> object:  # noqa: FBT001 - as the domain asks
@@ -86,7 +86,7 @@ class OutputResolver:
     async def referred(
         self, tenant: str, run: str, values: Sequence[object], elements: Sequence[int] = (), works: Sequence[str] = ()
     ) -> ResolvedOutputs:
-        """Every output that these values refer to; of ``$elements`` those of these elements, ``works`` being the rounds that made them, if not those that are named.
+        """Every output that these values refer to; of ``$elements`` those of these elements, made by the rounds ``works`` or else by the named ones.
 
         A run of another tenant has none. `Permanent` if a manifest that is needed cannot be read.
         """
@@ -106,7 +106,7 @@ class OutputResolver:
         return ResolvedOutputs(run, outputs, taken)
 
     async def shown(self, tenant: str, run: str, values: Mapping[str, object]) -> Mapping[str, object]:
-        """What a run gave back, for people: with the places of files. What is very many, or cannot be found here, stays a reference."""
+        """The outputs of a run for display, with the paths of files. Very large sets, and files that cannot be found here, stay references."""
         out: dict[str, object] = {}
         for name, value in values.items():
             out[name] = value
@@ -118,7 +118,7 @@ class OutputResolver:
     async def _of(
         self, tenant: str, wanted: OutputReference, works: Sequence[str], elements: Sequence[int]
     ) -> Mapping[int, Sequence[ResolvedOutput]]:
-        """One or more for each of these elements that ended well; what the last round has not done is in an earlier one."""
+        """One or more for each of these elements that succeeded; those that the last round did not run are in an earlier one."""
         outputs: dict[int, Sequence[ResolvedOutput]] = {}
         for start in range(0, len(elements), BULK):
             places = elements[start : start + BULK]
@@ -167,7 +167,7 @@ def wanted_of(reference: Mapping[str, object], run: str) -> OutputReference:
 
 
 def references(values: Iterable[object], *kinds: str) -> Iterable[Mapping[str, object]]:
-    """The outputs that values refer to, however deep inside."""
+    """The outputs that values refer to, at any depth."""
     for value in values:
         if isinstance(value, Mapping):
             found = [value[kind] for kind in kinds or ("$output", "$outputs") if isinstance(value.get(kind), Mapping)]
@@ -177,7 +177,7 @@ def references(values: Iterable[object], *kinds: str) -> Iterable[Mapping[str, o
 
 
 def _works(reference: Mapping[str, object], wanted: OutputReference) -> Sequence[str]:
-    """The rounds in which an output was made, the newest first."""
+    """The rounds that made an output, newest first."""
     return [wanted.work, *_texts(reference.get("earlier"))]
 
 

@@ -10,11 +10,11 @@ from forestay.domain.jobs.inputs import JobInput, produced
 from forestay.ports.jobs.job_store import JobStore, Stored
 
 MAX_REMAKES = 64
-"""Remakes of the same outputs, one after the other, that are followed."""
+"""The longest chain of remakes of the same outputs that is followed."""
 
 
 async def newest_commits(store: JobStore, producers: Mapping[str, Stored]) -> Mapping[str, Stored]:
-    """By the same names, the jobs that have the outputs now. A remake that has not committed yet is passed over: what its producer still has may be good."""
+    """The jobs that have the outputs now, under the same names. A remake that has not committed yet is skipped: its producer's outputs may still be good."""
     newest, behind = dict(producers), dict(producers)
     for _ in range(MAX_REMAKES):
         wanted = {name: remake for name, stored in behind.items() if (remake := remade_by(stored.document))}
@@ -31,7 +31,7 @@ async def newest_commits(store: JobStore, producers: Mapping[str, Stored]) -> Ma
 
 
 def from_newest(job_input: JobInput, newest: Mapping[str, Stored]) -> JobInput:
-    """The input from the job that has the output now. What a remake commits is another file, for caches and the catalogue too."""
+    """The input from the job that has the output now. The output of a remake is a different file, for caches and the catalogue too."""
     output = produced(job_input.source)
     if output is None or output.job not in newest:
         return job_input

@@ -1,6 +1,6 @@
 """Records which replicas failed, from what pilots report about their transfers: for an hour, all jobs of the tenant try them last.
 
-A pilot itself goes on to the next replica; this spares the jobs after it the same detour.
+The pilot itself continues with the next replica; this saves later jobs the failed transfer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forestay.services.data.storage_access import element_path
 from forestay.services.jobs.job_completions import StagingFailures
 
 AGAIN = 60.0
-"""Seconds for which what was just noted is not noted again."""
+"""Seconds for which the same failure is not recorded again."""
 REMEMBER = 10_000
 
 
@@ -35,7 +35,7 @@ class ReplicaHealth(StagingFailures):
     _recent: OrderedDict[tuple[str, str, str], float] = field(default_factory=OrderedDict)
 
     async def note(self, tenant: str, staging: Sequence[Mapping[str, object]]) -> None:
-        """Mark what failed in these tellings of one attempt. `Transient` if the store does not answer: nothing is lost but the mark."""
+        """Mark the replicas that failed according to these reports of one attempt. `Transient` if the store does not answer: only the mark is lost."""
         for entry in staging:
             name, served = str(entry.get("file") or ""), str(entry.get("element") or "")
             failed = entry.get("failed")
@@ -43,12 +43,12 @@ class ReplicaHealth(StagingFailures):
                 continue
             words = dict(_told(str(failure)) for failure in failed)
             for element, why in words.items():
-                # One that served in the end only stumbled.
+                # An element that served the file in the end failed only temporarily.
                 if element != served and self._new(tenant, name, element):
                     await self.mark(tenant, name, element, why)
 
     async def mark(self, tenant: str, name: str, element: str, why: str) -> bool:
-        """Mark the replicas of a file on an element; whether any is known there."""
+        """Mark the replicas of a file on an element and return whether any is known there."""
         places = await self._places(tenant, name, element)
         for path in places:
             await self.catalogue.mark(tenant, name, element, path, bad=True, why=redacted(why))
@@ -80,6 +80,6 @@ class ReplicaHealth(StagingFailures):
 
 
 def _told(line: str) -> tuple[str, str]:
-    """The element that a line is about, and what it says."""
+    """The element named in a line, and the error."""
     element, _, words = line.partition(": ")
     return element, words

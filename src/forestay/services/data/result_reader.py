@@ -11,7 +11,7 @@ from forestay.services.data.storage_access import StorageAccess, element_path
 
 @dataclass(slots=True)
 class ResultReader:
-    """The service; fills the port `Results`. Callers check that the folder is the attempt's own."""
+    """The service; implements the port `Results`. Callers check that the folder is the attempt's own."""
 
     own: Results
     elements: StorageAccess

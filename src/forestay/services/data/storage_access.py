@@ -18,16 +18,16 @@ from forestay.ports.errors import Permanent
 
 Json = dict[str, Any]
 GET_SECONDS = 3_600
-"""How long an address for reading is good: a pilot may have many files to bring."""
+"""Seconds for which a URL for reading is valid: a pilot may have many files to stage."""
 PUT_SECONDS = 3_600
 MAX_MANIFEST = 16 << 20
 REMEMBER = 256
-"""Manifests; those of the producers of a scatter are asked for by many consumers."""
+"""The most manifests in memory; many consumers of a scatter read those of the same producers."""
 ELEMENT = "element:"
 
 
 class ElementPath(NamedTuple):
-    """A file on an element, as a manifest's path names it: `element:NAME/PATH`."""
+    """A file on an element, in the form of a manifest's path: `element:NAME/PATH`."""
 
     element: str
     path: str
@@ -50,7 +50,7 @@ class StorageAccess:
     _manifests: OrderedDict[tuple[str, str], Mapping[str, ManifestFile]] = field(default_factory=OrderedDict)
 
     def outputs_for(self, tenant: str, site: str, element: str) -> StorageElement | None:
-        """Where the outputs of a pilot's jobs go: its own element, or the first one of its site; None: its own folder."""
+        """The element for the outputs of a pilot's jobs: its own, or the first one of its site; None: the pilot's own folder."""
         usable = [
             storage_element
             for storage_element in self.elements.values()
@@ -61,7 +61,7 @@ class StorageAccess:
         return next(iter([*own, *near]), None)
 
     def sources(self, element: str, path: str, protocol: str = "") -> list[Json]:
-        """How a pilot can have a file of an element, by each of its doors. An element whose credentials are missing has fewer."""
+        """The sources from which a pilot can read a file of an element, one for each of its doors. Without its credentials an element has fewer."""
         sources: list[Json] = []
         known = self.elements[element]
         for door in known.ways(protocol):
@@ -77,7 +77,7 @@ class StorageAccess:
         return sources
 
     def uploads(self, element: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """Signed addresses to which files of an element may be put, once each and soon. `Permanent` where that is not how it is done."""
+        """Signed URLs for uploading files to an element, once each and soon. `Permanent` where uploads work otherwise."""
         known = self.elements[element]
         door = known.doors[0]
         if door.kind is not AccessProtocol.S3:
@@ -85,7 +85,7 @@ class StorageAccess:
         return {path: self._place(known, door, path, "PUT", PUT_SECONDS) for path in paths}
 
     async def listed(self, tenant: str, manifest: Manifest) -> Mapping[str, ManifestFile]:
-        """The files that a committed manifest on an element names. `Permanent` if it is gone, another one, or not of this tenant."""
+        """The files that a committed manifest on an element names. `Permanent` if it is gone, not the committed one, or not of this tenant."""
         where = element_path(manifest.path)
         element = self.elements.get(where.element) if where is not None else None
         if where is None or element is None or not element.may_read(tenant, where.path):
@@ -119,16 +119,16 @@ class StorageAccess:
         return await self.files[door.kind].folders(door.place(path))
 
     async def clear(self, element: StorageElement, path: str) -> int:
-        """Take a folder of an attempt away."""
+        """Delete the folder of an attempt."""
         door = self._door(element)
         return await self.files[door.kind].clear(door.place(path))
 
     def forget(self, manifest: Manifest) -> None:
-        """Its files are gone."""
+        """Forget a manifest whose files are gone."""
         self._manifests.pop((manifest.path, manifest.sha256), None)
 
     def _door(self, element: StorageElement) -> Door:
-        """The door that this process can go through."""
+        """The door of an element that this process can use."""
         door = next((door for door in element.doors if door.kind in self.files), None)
         if door is None:
             raise Permanent(f"no transport for {element.name}")
@@ -146,7 +146,7 @@ class StorageAccess:
 
 
 def element_path(text: str) -> ElementPath | None:
-    """The place on an element that a path names; None for a path of another kind."""
+    """The element and path that a manifest's path names; None for a path of another kind."""
     if not text.startswith(ELEMENT):
         return None
     element, _, path = text.removeprefix(ELEMENT).partition("/")

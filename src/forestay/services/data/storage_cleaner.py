@@ -1,6 +1,6 @@
 """Frees space on a storage element: removes what lost attempts of completed jobs left there. Published files are never touched.
 
-An attempt has lost when its job is final and has committed another one, or none. What a job that still goes on left behind stays: its late end may count yet.
+An attempt has lost when its job is final and has committed another attempt, or none. Files of jobs that have not ended stay: a late completion may still count.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class StorageCleaner:
     elements: StorageAccess
 
     async def free(self, element: StorageElement, tenant: str, size: int) -> int:
-        """Free so many bytes of a tenant's outputs if possible; how many were freed."""
+        """Try to free this many bytes of a tenant's outputs; returns how many were freed."""
         try:
             freed = await self._folders(element, tenant, size)
-        except Permanent:  # its folders cannot be listed; what is known of late ends can be taken away
+        except Permanent:  # its folders cannot be listed; files of known late completions can be removed
             freed = 0
         if freed < size:
             freed += await self._late_completions(element, tenant, size - freed)
@@ -57,7 +57,7 @@ class StorageCleaner:
         return freed
 
     async def _late_completions(self, element: StorageElement, tenant: str, size: int) -> int:
-        """By the ends that came too late: they name their manifests, and those name the files."""
+        """Free space by the completions that came too late: they name their manifests, which name the files."""
         records = await self.store.find_records(kind="late-completion", since=0, limit=MOST_RECORDS)
         mine = [record for record in records if record.tenant == tenant]
         known = await self.store.get(sorted({record.job for record in mine})[:BULK])
@@ -81,7 +81,7 @@ class StorageCleaner:
         try:
             files = await self.elements.listed(tenant, manifest)
         except Permanent:
-            return 0  # it is gone already
+            return 0  # already gone
         freed = 0
         for name, about in files.items():
             if await self.elements.remove(element, f"{folder}/{name}"):
@@ -92,7 +92,7 @@ class StorageCleaner:
 
 
 def _kept(document: JobDocument) -> str | None:
-    """The folder that a job's commit names."""
+    """The folder named by a job's commit."""
     winner = document.winner
     where = element_path(winner.manifest.path) if winner is not None and winner.manifest is not None else None
     return os.path.dirname(where.path) if where is not None else None

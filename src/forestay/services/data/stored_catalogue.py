@@ -1,6 +1,6 @@
 """The file catalogue in the job store: one document for each file that the naming rules do not fully describe.
 
-Outputs of jobs need no document: where they are is in their committed manifest, so registering each would only be one more write a job.
+Outputs of jobs need no document: their committed manifest names their location, so registering each would only cost each job another write.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from forestay.services.shared.document_update import update_document
 
 KIND = "replica"
 AGAIN = 60_000
-"""Milliseconds within which a replica that failed is not marked a second time: a thousand jobs may tell of it at once."""
+"""Milliseconds within which a failed replica is not marked a second time: a thousand jobs may report it at once."""
 
 
 @dataclass(slots=True)
 class StoredCatalogue:
-    """The service; fills the port `Catalogue`."""
+    """The service; implements the port `Catalogue`."""
 
     documents: DocumentStore
     clock: Clock
@@ -104,6 +104,6 @@ class StoredCatalogue:
 
 
 def name_of(tenant: str, name: str) -> str:
-    """A file's document: by digest, since names are long and documents are looked up by theirs."""
+    """The name of a file's document: a digest, since file names are long and documents are looked up by name."""
     text = f"{tenant}\n{name}"
     return f"replica:{digest(text.encode()).hexdigest()}"

@@ -1,7 +1,7 @@
 """Classifies waiting failures again: by a pattern that was taught since, or by the cause that a person assigned to one of them.
 
-A failure that gets another cause is decided on anew, and that decision goes the way of every other: safeguards, act, record. The recorded incident stays as it is; its status has the new cause, the
-fingerprint that goes with it and what decided. First it is acted on, then the status is written: whoever dies in between is followed by the next, who finds the failure where it was or not waiting any more.
+A failure that gets another cause is decided anew, and that decision is handled like every other: safeguards, act, record. The recorded incident does not change; its status gets the new cause, its
+fingerprint and the deciding pattern. The action comes first, then the status: after a crash in between, the next process finds the failure unchanged or no longer waiting.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from forestay.services.exceptions.pending_exception import is_job_failure
 from forestay.services.exceptions.pipeline import BULK, ExceptionPipeline
 
 TRIES = 5
-"""Times that a status is written over what others write."""
+"""Attempts to write a status in case of conflicts."""
 
 
 class Reviewed(NamedTuple):
-    """What was judged again."""
+    """The result of classifying waiting failures again."""
 
     judged: int
-    """Failures that have another cause now."""
+    """The number of failures that have another cause now."""
     whole: bool
-    """Everything that waits was looked at; else a reconciler goes on."""
+    """All waiting failures were checked; else a reconciler continues."""
     now: str = ""
-    """The fingerprint that goes with the new cause, of the error that was taught; empty: nothing of it waited."""
+    """The fingerprint, with the new cause, of the error that the pattern was made from; empty: none of its failures waited."""
 
 
 class _Held(NamedTuple):
@@ -66,10 +66,10 @@ class FailureReview:
     pipeline: ExceptionPipeline
     taught: TaughtPatterns
     _done_once: set[tuple[str, str, int]] = field(default_factory=set)
-    """Notes that were acted on, and stay until every process has the pattern."""
+    """Notes that were processed once, and are kept until every process has the pattern."""
 
     async def look(self) -> None:
-        """Judge again what waits, by everything that was taught since: at once, and once more when nobody judges without it any more. A reconciler asks every few seconds."""
+        """Classify waiting failures again by all new patterns: at once, and once more when every process has them. A reconciler calls this every few seconds."""
         notes = await self.taught.notes()
         self._done_once &= {(note.tenant, note.pattern, note.at) for note in notes}
         for note in notes:
@@ -84,7 +84,7 @@ class FailureReview:
                 await self.taught.done(note)
 
     async def by_pattern(self, tenant: str, pattern: TaughtPattern, *, pages: int | None = None) -> Reviewed:
-        """Judge again the error that a pattern was taught from, and whatever else waits with an unknown cause and says the same; `pages`: at most so many times `BULK` of each."""
+        """Classify again the error that a pattern was made from, and waiting failures of unknown cause that match it; `pages`: at most this many times `BULK` of each."""
         error = IncidentQuery(
             tenant,
             kind=ExceptionType.ABORT.value,
@@ -96,7 +96,7 @@ class FailureReview:
             cursor, read = None, 0
             while True:
                 page = await self.pipeline.incidents.find(query, sort="at", limit=BULK, cursor=cursor)
-                # As they are now: a search may lag, and find what was judged a moment ago where it was.
+                # Read by id: a search may lag, and return the former state of what was classified a moment ago.
                 now_stored = await self.pipeline.incidents.get_statuses([stored.status.id for stored in page.statuses])
                 statuses = [stored.status for stored in now_stored.values()]
                 fingerprints = await self._judge(await self._still_held(statuses), pattern)
@@ -111,7 +111,7 @@ class FailureReview:
         return Reviewed(judged, whole, now)
 
     async def correct(self, incident: str, finding: CauseFinding) -> None:
-        """Give one failure that waits the cause that a person says. `Conflict` if it does not wait for a person, or is none of a job."""
+        """Assign to one waiting failure the cause given by a person. `Conflict` if it does not wait for a person, or is not a job's."""
         stored = (await self.pipeline.incidents.get_statuses([incident])).get(incident)
         held = await self._still_held([stored.status]) if stored is not None else []
         if not held:
@@ -119,7 +119,7 @@ class FailureReview:
         await self._decide(held, {incident: finding})
 
     async def _still_held(self, statuses: Sequence[IncidentStatus]) -> list[_Held]:
-        """The failures of our jobs among them that a person is asked about, and not an approver."""
+        """The failures of our jobs among them that wait for a person and not for an approval."""
         wanted = {
             status.id: status
             for status in statuses
@@ -151,7 +151,7 @@ class FailureReview:
         return await self._decide(matching, {}) if matching else ()
 
     async def _decide(self, held: Sequence[_Held], given: Mapping[str, CauseFinding]) -> Sequence[str]:
-        """Decide anew on those that get another cause, the given one or the one that the patterns find now; their new fingerprints."""
+        """Decide anew on those that get another cause, the given one or the one that the patterns find now; returns their new fingerprints."""
         await self.pipeline.decider.get_ready()
         past = await self.pipeline.detector.history.before([document for _, _, document in held])
         again: list[tuple[_Held, FailedAttempt, Decision]] = []
@@ -191,11 +191,11 @@ class FailureReview:
             context = {**failed.incident.context, "finding": finding_to_json(finding)}
             corrected = replace(failed.incident, cause=finding.cause.value, context=context)
             failed = failed._replace(finding=finding, incident=corrected)
-        # It happened when it did.
+        # The time of the failure does not change.
         return failed._replace(incident=replace(failed.incident, at=held.incident.at))
 
     async def _relabel(self, incidents: Mapping[str, Incident]) -> None:
-        """Only for people: where nobody can write it, the cause that is shown stays the old one."""
+        """Write the new causes, which are only for people: where a write fails, the old cause remains visible."""
         left = dict(incidents)
         for _ in range(TRIES):
             stored = await self.pipeline.incidents.get_statuses(list(left))

@@ -16,25 +16,25 @@ from forestay.domain.playbooks.playbook import Playbook, playbook_from_plain
 
 @dataclass(frozen=True, slots=True)
 class PendingException:
-    """One exception, decided on."""
+    """An exception with its decision."""
 
     incident: Incident
     status: IncidentStatus
     decision: Decision
     job: JobDocument | None = None
-    """The failed job, where the exception is the failure of one of ours."""
+    """The failed job, where the exception is the failure of one of our jobs."""
     site: str = ""
-    """The site that the failed attempt's pilot came through."""
+    """The site of the failed attempt's pilot."""
     core_seconds: int = 0
-    """What the actions cost, if they run a job again."""
+    """The cost of the actions, if they run a job again."""
     by_person: bool = False
-    """A person decided: no safeguard is asked."""
+    """A person decided: the safeguards are not checked."""
     playbook: Playbook | None = field(init=False)
-    """What the decision says to carry out; None: at most one write on the job."""
+    """The playbook of the decision; None: at most one write on the job."""
     sign: FailureSignature = field(init=False)
-    """By what it is like others."""
+    """The signature that it shares with similar failures."""
     id: str = field(init=False)
-    """Of its incident."""
+    """The id of its incident."""
 
     def __post_init__(self) -> None:
         plain, job = self.decision.playbook, self.job
@@ -50,7 +50,7 @@ class PendingException:
 
     @property
     def needs_permit(self) -> bool:
-        """Whether it makes load that nobody asked for."""
+        """Whether it causes load that no person requested."""
         return not self.by_person and (self.playbook is not None or self._is_retry)
 
     @property
@@ -58,7 +58,7 @@ class PendingException:
         return self.decision.verdict == PLAYBOOK
 
     def request(self, chain: Chain) -> ActionRequest:
-        """What the safeguards are asked."""
+        """The request to the safeguards."""
         incident, job = self.incident, self.job
         steps = self.playbook.steps if self.playbook is not None else ()
         actions = [(step.do.action.value, str(getattr(step.do, "target", ""))) for step in steps]
@@ -86,17 +86,17 @@ class PendingException:
 
 
 def is_job_failure(status: IncidentStatus) -> bool:
-    """Whether it is the failure of a job of ours: the status of another engine's has no job."""
+    """Whether it is the failure of one of our jobs: the status of another engine's failure has no job."""
     return status.kind is ExceptionType.ABORT and bool(status.job)
 
 
 def is_foreign_failure(incident: Incident) -> bool:
-    """A task of another engine failed."""
+    """Whether a task of another engine failed."""
     return incident.engine != OWN_ENGINE and incident.kind is ExceptionType.ABORT and bool(incident.instance)
 
 
 def signature_of(incident: Incident) -> FailureSignature:
-    """By what exceptions are alike: failures by their cause, others by their type."""
+    """The signature by which exceptions are grouped: failures by their cause, others by their type."""
     if is_foreign_failure(incident):
         return sign_of(incident.cause, owner=incident.owner)
     return FailureSignature(incident.kind.value)

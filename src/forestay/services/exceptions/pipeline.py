@@ -1,15 +1,15 @@
 """How exceptions are handled, from detection to the recorded outcome.
 
-    detect      a failed attempt, a missed deadline, a trigger, … becomes an incident with everything it is decided by
+    detect      a failed attempt, a missed deadline, a trigger, … becomes an incident with everything that decides it
     decide      a rule, or the default policy where none concludes, makes a decision
     safeguards  chains of rules, approvals, the emergency stop, storms and rate limits: act now, later, or ask a person
     act         the decision is carried out; every action is a version-checked write or a workflow of the flow engine
-    record      incident, decision and steps are create-only documents; the audit log; where the incident stands
+    record      incident, decision and steps are create-only documents; the audit log; the incident's status
 
-Exceptions are handled in batches. Any number of servers, orchestrators and reconcilers may run this: whoever comes second finds what was recorded and continues
-from it. `recovery` continues what was left behind.
+Exceptions are handled in batches. Any number of servers, orchestrators and reconcilers may run this: the second finds what was recorded and continues
+from it. `recovery` continues unfinished ones.
 
-An exception for which no rule concludes and for which the default policy wants nothing leaves nothing behind: it is ignored.
+An exception for which neither a rule nor the default policy has an answer is ignored and not recorded.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from forestay.services.shared.quarantine import Quarantine
 
 BULK = 500
 LEFT_BEHIND = 60_000
-"""Milliseconds after which what was recorded is surely not being carried out by who recorded it."""
+"""Milliseconds after which the process that recorded a decision is certainly not carrying it out any more."""
 Found = TypeVar("Found", Stored, tuple[Stored, str], tuple[Stored, Incident])
 
 
 class HandledException(NamedTuple):
-    """What an exception came to."""
+    """The result of handling an exception."""
 
     incident: str
-    """Empty: it was ignored, and nothing was written down."""
+    """Empty: it was ignored and not recorded."""
     verdict: str
     """``ignore``, ``hold``, ``retry``, ``fail``, or ``playbook`` where a rule concluded."""
     decision: Decision | None = None
@@ -69,7 +69,7 @@ class HandledException(NamedTuple):
 
     @property
     def acts(self) -> bool:
-        """Whether something is to be carried out."""
+        """Whether there is something to carry out."""
         return self.decision is not None and self.decision.playbook is not None
 
 
@@ -101,7 +101,7 @@ class ExceptionPipeline(FailureHandling):
             await self.together(failures[start : start + BULK], self.handle_batch)
 
     async def handle_batch(self, failures: Sequence[tuple[Stored, str]]) -> None:
-        """As `handle_failures`, in one batch: one that cannot be handled stops all of them."""
+        """As `handle_failures`, in one batch: an error in one stops all of them."""
         await self.decider.get_ready()
         faulted = [(stored.document, log) for stored, log in failures if stored.document.state is State.FAULTED]
         past, now = await self.detector.history.before([document for document, _ in faulted]), self.clock.now()
@@ -132,7 +132,7 @@ class ExceptionPipeline(FailureHandling):
     async def _decide_failure(
         self, document: JobDocument, log_tail: str, past: PastFailures, now: int
     ) -> tuple[FailedAttempt, Decision] | None:
-        """None: nobody can decide on it now; it stays due."""
+        """None: it cannot be decided now and stays due."""
         try:
             failed = await self.detector.detect(document, log_tail, past, now)
             decision = await self.decider.decide_failure(failed, now)
@@ -148,7 +148,7 @@ class ExceptionPipeline(FailureHandling):
     # -- other exceptions --------------------------------------------------------------------------------------
 
     async def handle(self, events: Sequence[ExceptionEvent]) -> Sequence[HandledException]:
-        """Decide on each, and carry it out. `Transient` if the store does not answer: the same call again is safe."""
+        """Decide on each, and carry out the decisions. `Transient` if the store does not answer: repeating the call is safe."""
         handled = await self.record(events)
         await self.carry_out([exception.incident for exception in handled if exception.acts])
         return handled
@@ -156,9 +156,9 @@ class ExceptionPipeline(FailureHandling):
     async def record(
         self, events: Sequence[ExceptionEvent], *, left_behind: int | None = LEFT_BEHIND
     ) -> Sequence[HandledException]:
-        """Decide on each and write it down; `carry_out` does the rest.
+        """Decide on each and record the decision; `carry_out` does the rest.
 
-        ``left_behind``: after so many milliseconds a reconciler carries it out; None: whoever recorded it surely will.
+        ``left_behind``: after this many milliseconds a reconciler carries it out; None: the caller is certain to.
         """
         await self.decider.get_ready()
         now = self.clock.now()
@@ -195,13 +195,13 @@ class ExceptionPipeline(FailureHandling):
         return [_handled(kept.get(event.id)) for event in events]
 
     async def _costs(self, incidents: Sequence[Incident]) -> Mapping[str, int]:
-        """What another attempt would cost, by job."""
+        """The cost of another attempt, by job."""
         jobs = sorted({incident.job for incident in incidents if incident.job and incident.engine == OWN_ENGINE})
         known = await self.quarantine.readable(self.store.get, jobs, self.troubled) if jobs else {}
         return {name: cost_of(stored.document) for name, stored in known.items()}
 
     async def _decide_or_hold(self, incident: Incident, now: int) -> Decision:
-        """What is done about an incident; a person is asked where that cannot be decided. `Transient` if the store does not answer."""
+        """The decision on an incident; a person is asked where it cannot be decided. `Transient` if the store does not answer."""
         try:
             return await self.decider.decide(incident, now)
         except Transient:
@@ -215,9 +215,9 @@ class ExceptionPipeline(FailureHandling):
             )
 
     async def carry_out(self, incidents: Sequence[str]) -> Sequence[ActionTaken]:
-        """Act by the recorded decisions; what is over, or under way, is left alone.
+        """Act by the recorded decisions, except on incidents that are over or in progress.
 
-        An incident that cannot be acted on is held for a person. `Transient` after all others were acted on: the same call again is safe.
+        An incident that cannot be acted on is held for a person. `Transient` after all others were acted on: repeating the call is safe.
         """
         known = await self.quarantine.readable(self.incidents.get_incidents, incidents, self.troubled)
         statuses = await self.quarantine.readable(self.incidents.get_statuses, incidents, self.troubled)
@@ -247,7 +247,7 @@ class ExceptionPipeline(FailureHandling):
     async def act(
         self, pendings: Sequence[PendingException], *, new: Sequence[PendingException] = ()
     ) -> Mapping[str, ActionTaken]:
-        """Ask the safeguards and do what they allow; `new`: failures that were never counted for storms."""
+        """Ask the safeguards and do what they permit; `new`: failures that were never counted for storms."""
         permits = await self.safeguards.check(pendings, new)
         taken = await self.executor.carry_out(pendings, permits)
         self.failures += sum(1 for pending in pendings if pending.job is not None and pending.id in taken)
@@ -256,7 +256,7 @@ class ExceptionPipeline(FailureHandling):
     async def act_on(
         self, incident: Incident, status: IncidentStatus, decision: Decision, *, by_person: bool = False
     ) -> ActionTaken:
-        """Carry out a decision on an exception that is no failure of a job of ours; what a person has decided asks no safeguards."""
+        """Carry out a decision on an exception that is not the failure of one of our jobs; a person's decision bypasses the safeguards."""
         pending = PendingException(incident, status, decision, by_person=by_person)
         steps = pending.playbook.steps if pending.playbook is not None else ()
         if incident.job and incident.engine == OWN_ENGINE and any(step.action in RESENDING for step in steps):
@@ -269,10 +269,10 @@ class ExceptionPipeline(FailureHandling):
     ) -> PendingException:
         return PendingException(incident, status, decision, job, await self.detector.site_of(job))
 
-    # -- one that cannot be handled stops none of the others ---------------------------------------------------
+    # -- an error in one must not stop the others --------------------------------------------------------------
 
     async def together(self, failures: Sequence[Found], handle: Callable[[Sequence[Found]], Awaitable[object]]) -> None:
-        """Handle failures in one batch; if one of them makes that fail, each for itself, so that it fails alone."""
+        """Handle failures in one batch; if the batch fails, handle each one separately, so that only the bad one fails."""
         try:
             if failures:
                 await handle(failures)
@@ -290,7 +290,7 @@ class ExceptionPipeline(FailureHandling):
                 raise later from None
 
     async def _hold_failure(self, document: JobDocument, why: str) -> None:
-        """Hold a failure for a person that cannot be handled without one."""
+        """Hold a failure that cannot be handled without a person."""
         name = failure_incident_id(document)
         known = (await self.incidents.get_statuses([name])).get(name)
         if known is not None and known.status.state not in CLOSED:
@@ -308,12 +308,12 @@ def _job_of(failure: Stored | tuple[Stored, object]) -> JobDocument:
 
 def _status(incident: Incident, due: int | None, costs: Mapping[str, int]) -> IncidentStatus:
     status = replace(status_of(incident, core_seconds=costs.get(incident.job, 0)), due=due)
-    # A job of another engine is none that anybody here could look for.
+    # A job of another engine cannot be looked up here.
     return status if incident.engine == OWN_ENGINE else replace(status, job="")
 
 
 def _forgettable(decision: Decision) -> bool:
-    """Nothing is done, and no shadow would have done something."""
+    """Whether nothing is done, and no rule in shadow mode would have acted."""
     return decision.verdict == ExceptionAction.IGNORE and "shadow" not in decision.detail
 
 

@@ -33,7 +33,7 @@ from forestay.services.exceptions.record.decision_log import StatusChange
 from forestay.services.shared.polling import poll_forever
 
 HANDLED_FOR = 5_000
-"""Milliseconds after which a failure is surely not being handled by the server that took it."""
+"""Milliseconds after which the server that received a failure is certainly not handling it any more."""
 
 
 @dataclass(slots=True)
@@ -45,14 +45,14 @@ class ExceptionRecovery:
     incidents: IncidentStore
     clock: Clock
     review: FailureReview
-    """Judges again what waits by what was taught since."""
+    """Classifies waiting failures again by new patterns."""
     every: float = 2.0
     _failures_decided_by: int = 0
-    """The rules by which what is held was last decided, as their number of changes."""
+    """The state of the rules when held failures were last decided, as their number of changes."""
     _incidents_decided_by: int = 0
 
     async def run(self) -> None:
-        """Continue failures and other exceptions, side by side: what stops the ones for a while does not stop the others."""
+        """Continue failures and other exceptions concurrently, so that a delay of one kind does not stop the other."""
         troubled = self.pipeline.troubled
         async with asyncio.TaskGroup() as group:
             group.create_task(poll_forever(self.look_at_failures, self.every, troubled))
@@ -79,7 +79,7 @@ class ExceptionRecovery:
                 return
 
     async def _continue_failures(self, jobs: Sequence[Stored]) -> None:
-        """Act on failures that were decided and put off by what is recorded; handle the others."""
+        """Act by the recorded decisions on failures that were postponed; handle the others."""
         ids = {job.document.id: failure_incident_id(job.document) for job in jobs}
         stored = await self.incidents.get_statuses(list(ids.values()))
         waiting = {
@@ -135,10 +135,10 @@ class ExceptionRecovery:
             (decision,) = await self.pipeline.log.agree([await self.pipeline.decider.decide(incident, now)])
         await self.pipeline.act_on(incident, status, decision)
 
-    # -- a person has spoken -------------------------------------------------------------------------------------
+    # -- a person has decided ------------------------------------------------------------------------------------
 
     async def resume(self, incident: str, n: int) -> bool:
-        """Act now on a decision that was held, if its exception still stands: a person has agreed to it, or has let its group go on."""
+        """Act now on a held decision, if its exception is still open: a person has approved it, or has released its group."""
         known = (await self.incidents.get_incidents([incident])).get(incident)
         stored = (await self.incidents.get_statuses([incident])).get(incident)
         decision = await self.incidents.get_decision(incident, n)
@@ -159,9 +159,9 @@ class ExceptionRecovery:
         return True
 
     async def wake(self, tenant: str, group: str) -> int:
-        """Make the incidents of a storm's group due that were held for a person, who has now said how it goes on; how many there are."""
+        """Make due the held incidents of a storm's group after a person has decided how it continues; returns their number."""
         woken = await self._wake(tenant, group, IncidentState.HELD, IncidentState.WAITING)
-        # A search is up to a second old; what is held later than that looks itself whether somebody has spoken (`ActionExecutor`).
+        # A search is up to a second old; for what is held later than that, `ActionExecutor` itself checks whether a person has decided.
         await asyncio.sleep(SHOWN_AFTER)
         return woken + await self._wake(tenant, group, IncidentState.HELD)
 
@@ -186,7 +186,7 @@ class ExceptionRecovery:
     # -- rules that were added since ---------------------------------------------------------------------------
 
     async def _reconsider_failures(self) -> None:
-        """What waits for a person may be answered by rules that were added since: by a new decision, which stands beside the first."""
+        """Answer held failures by rules that were added since: with a new decision beside the first."""
         query = IncidentQuery(kind=ExceptionType.ABORT.value, states=frozenset({IncidentState.HELD}))
         async for page in self._pages(query, "at"):
             statuses = {status.id: status for status in page if is_job_failure(status)}
@@ -217,7 +217,7 @@ class ExceptionRecovery:
         again: list[tuple[Incident, Decision, JobDocument]] = []
         for stored, incident in held:
             n = statuses[incident.id].n
-            # What the default policy says is no news: it has said so before, and a person was asked since.
+            # The default policy has nothing new to say: it decided before, and a person was asked since.
             decision, _ = await self.pipeline.decider.decide_by_rule(incident, now, n=n + 1)
             if decision is not None and await self._is_news(decision, n):
                 again.append((incident, decision, stored.document))
@@ -230,7 +230,7 @@ class ExceptionRecovery:
             await self.pipeline.act(pendings)
 
     async def _reconsider(self) -> None:
-        """The same for exceptions that are no failures of our jobs."""
+        """The same for exceptions that are not failures of our jobs."""
         for query in _queries(frozenset({IncidentState.HELD})):
             async for page in self._pages(query, "at"):
                 names = [status.id for status in page]
@@ -259,7 +259,7 @@ class ExceptionRecovery:
         self.pipeline.exceptions += 1
 
     async def _is_news(self, decision: Decision, n: int) -> bool:
-        """Whether a rule concludes that did not decide before: what the same rule could do it has done, or has asked for."""
+        """Whether a rule concludes that did not decide before: the same rule has acted already, or has requested approval."""
         if decision.verdict != PLAYBOOK:
             return False
         try:
@@ -269,7 +269,7 @@ class ExceptionRecovery:
         return before is None or before.by != decision.by
 
     async def _pages(self, query: IncidentQuery, sort: str) -> AsyncIterator[Sequence[IncidentStatus]]:
-        """All statuses of a query: those that cannot be handled now must not hide the others behind them."""
+        """All statuses of a query, page by page: those that cannot be handled now must not hide later ones."""
         cursor: str | None = None
         while True:
             page = await self.incidents.find(query, sort=sort, limit=BULK, cursor=cursor)
@@ -280,7 +280,7 @@ class ExceptionRecovery:
 
 
 def _queries(states: frozenset[IncidentState], due: int | None = None) -> Sequence[IncidentQuery]:
-    """Incidents that are no failures of our jobs, which have a job."""
+    """Queries for incidents that are not failures of our jobs, which have a job."""
     return [
         IncidentQuery(kind=kind.value, states=states, due=due, job="" if kind is ExceptionType.ABORT else None)
         for kind in sorted(EXCEPTIONS)

@@ -1,7 +1,7 @@
 """Exceptions that people raise at any time, outside the engine: triggers offered by rules, and cases that no rule covers (paper P1, section 5).
 
-A trigger is a value of `exception.trigger` for which a rule is written; the rule's description says what it means. An exception that none of them names suspends
-its run as a safeguard, at once, and waits in the inbox with its context and with how its raiser would handle it: until a rule is added that answers it, or an
+A trigger is a value of `exception.trigger` for which a rule is written; the rule's description says what it means. An exception that no trigger names suspends
+its run at once as a safeguard, and waits in the inbox with its context and its raiser's proposal for handling it: until a rule is added that answers it, or a
 playbook is launched for it. That playbook's own *continue* lifts the safeguard; otherwise a person does.
 """
 
@@ -33,15 +33,15 @@ from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledExce
 from forestay.services.flows.run_context import instance_in, run_context
 
 ADMINISTRATORS = "administrators"
-"""Who is told of what nobody foresaw."""
+"""The people who are notified of unforeseen exceptions."""
 
 
 class Trigger(NamedTuple):
-    """Something that can be raised, since a rule answers it."""
+    """An exception that can be raised, since a rule answers it."""
 
     name: str
     words: str
-    """What it means, as the rule's author wrote it."""
+    """The description by the rule's author."""
     rule: str
     acts: bool
     """Whether a rule that acts answers it, not only a shadow."""
@@ -49,17 +49,17 @@ class Trigger(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TriggerRequest:
-    """What a person raises."""
+    """A person's request to raise an exception."""
 
     run: RunSummary
     by: str
     event: str
-    """The raiser's id of it: the same again is the same exception."""
+    """The raiser's id of the event: a repeat is the same exception."""
     trigger: str
-    """Its name; of a new exception, what happened."""
+    """The trigger's name; for a new exception, what happened."""
     instance: str = ""
     reason: str = ""
-    """What else there is to say; of a new exception, how it might be handled."""
+    """Further remarks; for a new exception, how it might be handled."""
 
 
 @dataclass(slots=True)
@@ -68,12 +68,12 @@ class Triggers:
 
     pipeline: ExceptionPipeline
     engine: ExceptionEngine
-    """Where the run lives."""
+    """The engine of the run."""
     store: JobStore
     clock: Clock
 
     async def offered(self, tenant: str, flow_name: str, instance: str = "") -> list[Trigger]:
-        """What can be raised for a run of a flow, or for one of its tasks."""
+        """The triggers for a run of a flow, or for one of its tasks."""
         await self.pipeline.decider.get_ready()
         kind = ExceptionType.TASK_EXTERNAL if instance else ExceptionType.RUN_EXTERNAL
         triggers: dict[str, Trigger] = {}
@@ -89,12 +89,12 @@ class Triggers:
         return sorted(triggers.values())
 
     async def raise_trigger(self, what: TriggerRequest) -> HandledException:
-        """Ask the rules, and carry out what they say. `NotFound` if there is no such task."""
+        """Evaluate the rules, and carry out their decision. `NotFound` if there is no such task."""
         (answer,) = await self.pipeline.handle([await self._raised(what)])
         return answer
 
     async def raise_new(self, what: TriggerRequest) -> str:
-        """Suspend the run, write down what happened, and tell the administrators; the incident. `Conflict` if the run has ended."""
+        """Suspend the run, record what happened, and notify the administrators; returns the incident. `Conflict` if the run has ended."""
         raised = await self._raised(what)
         now = self.clock.now()
         holder = holder_of(raised.id)
@@ -106,7 +106,7 @@ class Triggers:
         except NotFound:
             raise Conflict("the run has ended") from None
         except Unanswered:
-            answer = None  # the order stands, and its engine obeys it when it asks the next time
+            answer = None  # the command is still valid; its engine obeys it when it polls the next time
         if answer is not None and not answer.accepted:
             raise Conflict(answer.detail)
         incident = incident_raised(raised, await self.pipeline.detector.history.external.values())
@@ -149,7 +149,7 @@ class Triggers:
         )
 
     async def launch(self, incident: Incident, playbook: Playbook, *, by: str) -> ActionTaken:
-        """Carry out a playbook that a person has written for an incident. `Conflict` if it is answered, or is just being."""
+        """Carry out a playbook that a person has written for an incident. `Conflict` if it was answered, or is being answered."""
         incidents = self.pipeline.incidents
         stored = (await incidents.get_statuses([incident.id])).get(incident.id)
         if stored is None or stored.status.state in CLOSED:
@@ -178,7 +178,7 @@ class Triggers:
 
 
 def _triggers(condition: str) -> Iterator[str]:
-    """The triggers that a condition asks for."""
+    """The triggers named in a condition."""
     for comparison in conjunction_of(condition).comparisons:
         if comparison.field == "exception.trigger":
             if comparison.sign == "==" and isinstance(comparison.value, str):

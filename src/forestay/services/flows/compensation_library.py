@@ -1,6 +1,6 @@
 """The compensation library of a tenant: how actions are undone, stored apart from the flows. It can be changed while runs are active.
 
-A run asks when a task has completed, and keeps the version that it is given. Every version is kept for ever, so that it is there when the run is undone.
+A run looks up the entry when a task has completed, and keeps that version. Every version is kept for ever, so that it exists when the run is undone.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MAX_COMPENSATION = 128 * 1024
 
 
 class StoredCompensation(NamedTuple):
-    """An entry of the library as it is kept."""
+    """An entry of the library as stored."""
 
     registered: RegisteredCompensation
     version: str
     by: str
     at: int
     versions: tuple[ListedVersion, ...] = ()
-    """The newest first; only of the newest version itself."""
+    """Newest first; only set in the newest version itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,17 @@ class CompensationLibrary:
         return VersionedDocuments(self.documents, self.clock, KIND, MAX_COMPENSATION)
 
     async def put(self, tenant: str, registered: RegisteredCompensation, *, by: str) -> StoredCompensation:
-        """Keep an entry that has passed its check, for tasks that complete from now on; the same content again is the same version."""
+        """Store a checked entry, for tasks that complete from now on; the same content again is the same version."""
         text = orjson.dumps(registered_as_plain(registered)).decode()
         version = registered_version(registered)
         return _kept(await self._versioned.put(tenant, registered.action, text, version=version, by=by))
 
     async def get(self, tenant: str, action: str, version: str = "") -> StoredCompensation:
-        """An entry at its newest version or at another one; `NotFound`."""
+        """An entry at its newest or a given version; `NotFound`."""
         return _kept(await self._versioned.get(tenant, action, version))
 
     async def find(self, tenant: str, action: str) -> StoredCompensation | None:
-        """What is registered for an action now."""
+        """The entry registered for an action now."""
         stored = await self._versioned.find(tenant, action)
         return _kept(stored) if stored is not None else None
 

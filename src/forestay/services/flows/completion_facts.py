@@ -1,4 +1,4 @@
-"""What the completion of a job tells its run."""
+"""The facts about a job's completion that are sent to its run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CompletionFacts:
         return out
 
     async def result(self, document: JobDocument, file: str) -> Any:
-        """What is in a result file of a job's winner; what is no JSON is a text. None: there is no such file."""
+        """The content of a result file of a job's winner; text if it is not JSON. None: there is no such file."""
         content = await committed_file(self.results, document, file)
         if content is None:
             return None
@@ -42,12 +42,12 @@ class CompletionFacts:
 
 
 def ended_well(document: JobDocument) -> bool:
-    """A cancelled job ended badly, and so did one that someone declared failed."""
+    """Whether a job succeeded: cancelled jobs, and those that someone declared failed, did not."""
     return document.state in WELL
 
 
 def why(document: JobDocument) -> str:
-    """Why a job ended badly, in a few words."""
+    """Why a job did not succeed, in a few words."""
     last = document.last
     if document.state is State.CANCELLED or last is None:
         note = document.history[-1].note if document.history else ""

@@ -1,11 +1,11 @@
 """Relays the completions of jobs to their runs: in batches, at least once, and recorded.
 
-Ended jobs are found by search over a window that overlaps the last one. What a shard was told of is on its delivery document, a bitmap that only relays
-write, after the shard was told: who dies between the two tells it again, which is harmless. Any number of relays may run; each finds what
-the others delivered on the document.
+Ended jobs are found by search over a window that overlaps the last one. Completions sent to a shard are recorded in its delivery document, a bitmap that
+only relays write, after the signal: a relay that dies between the two causes a repeat, which is harmless. Any number of relays may run; each finds what
+the others delivered in the document.
 
-A single job's end is told at once. Of more jobs, when all have ended, when there are many, or after a while; a shard, for which only its last end
-matters, after longer and longer ones. Where another task takes up the jobs as they end, all of this is told sooner.
+The completion of a single job is sent at once; those of several jobs when all have ended, when there are many, or after a while; to a shard, for which
+only its last completion matters, after longer and longer times. Where another task continues with the jobs as they end, all of this happens sooner.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from forestay.services.shared.checked_writer import WriteListener
 from forestay.services.shared.quarantine import Quarantine
 
 OVERLAP = 5_000
-"""Milliseconds that each look goes back: clocks differ and searches lag."""
+"""Milliseconds by which each search overlaps the last: clocks differ and searches lag."""
 NEAR_OVERLAP = 1_000
-"""The same while very much ends: then it is the counts that tell whether something became visible late."""
+"""The same while very many jobs end: then counts show whether something became visible late."""
 CROWD = 2_000
-"""Ends within `OVERLAP` that are very much."""
+"""The number of completions within `OVERLAP` that counts as very many."""
 COUNT_EVERY = 5.0
 """Seconds between such counts."""
 DEEP_OVERLAP = 120_000
 DEEP_EVERY = 60.0
-"""Seconds between looks that go back further, for what became visible late."""
+"""Seconds between searches that go back further, for completions that became visible late."""
 WAITS = 8
-"""A shard waits so many times longer for the last of its ends than for the first: nothing but its own end depends on when it is told."""
+"""A shard waits this many times longer for its last completions than for the first: only its own end depends on when they arrive."""
 PROMPT = 1.0
-"""Seconds that the first ends wait for more where another task takes the jobs up; with each time that a shard is told twice as long."""
+"""Seconds that the first completions wait for more where another task continues with the jobs; doubled with each signal to a shard."""
 PAGE = 5000
 ROOMS = 20_000
 MARK = "relay:mark"
@@ -61,21 +61,21 @@ class _PendingCompletions:
     owner: str
     of: int
     ended: int = 0
-    """What the document says was delivered."""
+    """The delivered completions according to the document."""
     version: Version | None = None
     read: bool = False
     closed: bool = False
-    """There was nobody to be told any more."""
+    """The run or shard has ended and takes no more signals."""
     well: int = 0
     bad: int = 0
     reason: str = ""
     only: JobDocument | None = None
-    """The end of a round's only job."""
+    """The only job of a round, ended."""
     since: float = 0.0
     oldest: int = 0
-    """When the first of the ends that it is still to be told of was written."""
+    """When the oldest undelivered completion was written."""
     seen: int = 0
-    """The ends that were ever put in here."""
+    """All completions that were ever added."""
     signals: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -84,7 +84,7 @@ class _PendingCompletions:
         return (self.well | self.bad) & ~self.ended
 
     def add(self, document: JobDocument, flow_ref: FlowRef, now: float) -> bool:
-        """Put an end in; whether it was not seen before."""
+        """Add a completion; returns whether it is new."""
         if self.seen >> flow_ref.place & 1:
             return False
         bit = 1 << flow_ref.place
@@ -108,7 +108,7 @@ class _PendingCompletions:
 
 @dataclass(slots=True)
 class CompletionRelay(WriteListener):
-    """The service: `run` looks through windows (a reconciler does), `run_hints` tells of what was seen here (a server does)."""
+    """The service: `run` searches windows (in a reconciler), `run_hints` relays completions written in this process (in a server)."""
 
     store: JobStore
     documents: DocumentStore
@@ -116,14 +116,14 @@ class CompletionRelay(WriteListener):
     completions: CompletionFacts
     clock: Clock
     checks: FlowChecks
-    """Asked whether a round whose jobs have all ended may end."""
+    """Checks whether a round whose jobs have all ended may complete."""
     every: float = 0.5
     patience: float = 30.0
-    """Seconds that a batch of ends may wait for more."""
+    """Seconds that a batch of completions may wait for more."""
     many: int = 500
     troubled: Callable[[str], None] = lambda _text: None
     signals: int = 0
-    """Signals sent."""
+    """The number of signals sent."""
     delivered: int = 0
     undeliverable: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
@@ -137,10 +137,10 @@ class CompletionRelay(WriteListener):
     _counted: float = -1e9
     _deep: float = -1e9
     _seen: dict[int, int] = field(default_factory=dict)
-    """How many different ends were seen of each second."""
+    """The number of different completions seen in each second."""
 
     def notice(self, stored: Stored) -> None:
-        """A document was written here."""
+        """Called for each document written in this process."""
         document = stored.document
         flow_ref = document.flow_ref
         if flow_ref is None or not flow_ref.of or not document.final:
@@ -152,7 +152,7 @@ class CompletionRelay(WriteListener):
             self._look.set()
 
     async def run_hints(self) -> None:
-        """Tell of the ends of single jobs that were written here, at once."""
+        """Relay at once the completions of single jobs that were written in this process."""
         self._hinting = True
         while True:
             await self._wake.wait()
@@ -165,7 +165,7 @@ class CompletionRelay(WriteListener):
                 self.troubled(str(error))
 
     async def run(self) -> None:
-        """Look through windows, for ever; the first begins where the last relay has told everything."""
+        """Search window after window; the first begins where the last relay had delivered everything."""
         while True:
             try:
                 self._from = await self._marked()
@@ -186,12 +186,12 @@ class CompletionRelay(WriteListener):
                 await asyncio.wait_for(self._look.wait(), self.every)
 
     async def look(self) -> None:
-        """Find what has ended since the last look, and tell what is due."""
+        """Find jobs that have ended since the last search, and send the due completions."""
         now, clock = self.clock.monotonic(), self.clock.now()
         crowd = self.crowd
         since = max(0, self._from - (NEAR_OVERLAP if crowd else OVERLAP))
         newest = max([self._from, *(1000 * second for second in await self._read_ends(since))])
-        # A server whose clock is ahead must not make us pass by what the others write; and what was read needs no reading for ever.
+        # A server whose clock is ahead must not make us skip what others write; and what was read must not be read again for ever.
         self._from = max(self._from, min(newest, self.clock.now()), clock - OVERLAP)
         if deep := now - self._deep > DEEP_EVERY:
             await self._read_late(*self._behind(DEEP_OVERLAP))
@@ -205,12 +205,12 @@ class CompletionRelay(WriteListener):
 
     @property
     def crowd(self) -> bool:
-        """Whether very much ends just now."""
+        """Whether very many jobs are ending now."""
         last = self._from // 1000
         return sum(self._seen.get(last - back, 0) for back in range(OVERLAP // 1000)) > CROWD
 
     async def _read_ends(self, since: int, until: int | None = None) -> Counter[int]:
-        """Take in what ended then; how much it was, second by second."""
+        """Read the completions of that time; returns their number by second."""
         query = JobQuery(at_least={"ended": since}, at_most={} if until is None else {"ended": until - 1})
         cursor: str | None = None
         ends: Counter[int] = Counter()
@@ -225,13 +225,13 @@ class CompletionRelay(WriteListener):
                 return ends
 
     def _behind(self, back: int) -> tuple[int, int]:
-        """The seconds of a while that lies behind, without those that are still being read; older ones are forgotten."""
+        """The range of past seconds to check, without those that are still being read; older ones are forgotten."""
         oldest = (self._from - DEEP_OVERLAP) // 1000
         self._seen = {second: many for second, many in self._seen.items() if second >= oldest}
         return max(0, self._from - back) // 1000, (self._from - NEAR_OVERLAP) // 1000
 
     async def _read_late(self, first: int, last: int) -> None:
-        """Read once more those of some seconds of which not everything was seen: to count costs far less than to read."""
+        """Read again those seconds in which completions were missed: counting costs far less than reading."""
         if first >= last:
             return
         query = JobQuery(at_least={"ended": 1000 * first}, at_most={"ended": 1000 * last - 1})
@@ -246,12 +246,12 @@ class CompletionRelay(WriteListener):
             self._seen[first] = (await self._read_ends(1000 * first, 1000 * last))[first]
 
     async def _marked(self) -> int:
-        """The time up to which everything was told, by whomever; 0: from the beginning."""
+        """The time up to which any relay has delivered everything; 0: from the beginning."""
         stored = (await self.documents.get([MARK])).get(MARK)
         return int(str(stored.document.body["from"])) if stored is not None else 0
 
     async def _mark(self) -> None:
-        """Write down how far everything was told; if another relay is ahead, it stays ahead."""
+        """Record the time up to which everything was delivered; a later mark of another relay is kept."""
         untold = [room.oldest for room in self._rooms.values() if room.news and not room.closed]
         reached = min([self._from, *untold])
         stored = (await self.documents.get([MARK])).get(MARK)
@@ -260,7 +260,7 @@ class CompletionRelay(WriteListener):
             await self.documents.put([(document, stored.version if stored is not None else None)])
 
     def _sort_in(self, documents: Sequence[JobDocument]) -> list[_PendingCompletions]:
-        """The rooms of some ended jobs, with the ends in them."""
+        """The pending completions to which some ended jobs were added."""
         now = self.clock.monotonic()
         rooms: dict[str, _PendingCompletions] = {}
         for document in documents:
@@ -307,13 +307,13 @@ class CompletionRelay(WriteListener):
                 if isinstance(failure, PortError):
                     self.troubled(str(failure))
                 elif isinstance(failure, Exception):
-                    # Its run is told again at the next look; the runs of the others are told all the same.
+                    # This run is tried again at the next search; the others are not affected.
                     self.quarantine.report(room.flow_ref.room, f"{type(failure).__name__}: {failure}", self.troubled)
                 elif failure is not None:
                     raise failure
 
     async def _read(self, rooms: Sequence[_PendingCompletions]) -> None:
-        """What was delivered before, by whomever."""
+        """Read what any relay has delivered before."""
         names = {_document(room.flow_ref): room for room in rooms}
         stored_documents = (
             await self.quarantine.readable(self.documents.get, list(names), self.troubled) if names else {}
@@ -324,14 +324,14 @@ class CompletionRelay(WriteListener):
                 try:
                     room.ended |= from_text(str(stored.document.body["ended"]))
                 except (KeyError, ValueError) as error:
-                    # Everything is told again: a run takes the same end once.
+                    # Everything is sent again: a run applies the same completion once.
                     self.quarantine.report(name, f"{type(error).__name__}: {error}", self.troubled)
                 room.version = stored.version
                 room.closed = bool(stored.document.body.get("closed"))
             room.read = True
 
     async def _tell(self, room: _PendingCompletions) -> None:
-        async with room.lock:  # one signal in flight a shard
+        async with room.lock:  # one signal in flight for each shard
             news = room.news
             if not news or room.closed:
                 return
@@ -356,7 +356,7 @@ class CompletionRelay(WriteListener):
         events: list[JobsEnded | RoundHeld] = []
         if (room.ended | well | bad).bit_count() >= room.of:
             held = await self.checks.job_ended(room.tenant, room.owner, room.flow_ref, bad, facts)
-            # Before the ends: a task that is to wait must not end first.
+            # Before the completions: a task that must wait must not end first.
             events += [RoundHeld(now, work, held)] if held else []
         ended = JobsEnded(
             now, work, well, bad, 0, facts.get("exit_code"), facts.get("result"), room.reason if bad else ""
@@ -364,7 +364,7 @@ class CompletionRelay(WriteListener):
         return [*events, ended]
 
     async def _remember(self, room: _PendingCompletions, news: int) -> None:
-        """Write what was delivered; who wrote before us delivered something too."""
+        """Record what was delivered, merged with what other relays recorded."""
         for _ in range(5):
             ended = room.ended | news
             body: dict[str, object] = {"run": room.flow_ref.run, "ended": to_text(ended)}

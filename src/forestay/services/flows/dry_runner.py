@@ -1,6 +1,6 @@
 """Reports what a run would do without starting it: nothing is stored or submitted, and no engine is called.
 
-Jobs are made up by the code that makes them in a run, so that their inputs and reuse keys are the same; they are dropped afterwards.
+Jobs are built by the same code as in a run, so that their inputs and reuse keys are the same; they are discarded afterwards.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ from forestay.services.data.output_resolver import OutputReference, OutputResolv
 from forestay.services.flows.result_reuse import ResultReuse
 
 RUN = "dry-run"
-"""Stands for the id of the run in what is made up."""
+"""The placeholder for the run's id."""
 MOST = 20_000
-"""Jobs that are made up in one dry run."""
+"""The most jobs that are built in one dry run."""
 AT_ONCE = 50
-"""Jobs whose earlier results are looked for between two looks at the clock."""
+"""Jobs whose earlier results are searched between two checks of the time."""
 PATIENCE = 10.0
-"""Seconds in which earlier results are looked for; the content of input files has to be read for it."""
+"""Seconds spent on searching earlier results, for which the content of input files has to be read."""
 
 
 class _ScatterElements(NamedTuple):
-    """What a task is scattered over."""
+    """The elements of a task's scatter."""
 
     sizes: tuple[int, ...] = ()
     members: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """Of the dimensions that are listings."""
+    """The members of the dimensions that are listings."""
     open: str = ""
-    """Why it is not known; empty: it is."""
+    """Why the elements are not known; empty: they are."""
 
     @property
     def jobs(self) -> int | None:
@@ -77,16 +77,16 @@ class _ScatterElements(NamedTuple):
 
 @dataclass(slots=True)
 class _KnownRun:
-    """What is known of the run so far."""
+    """The parts of the run that are known so far."""
 
     tenant: str
     params: Mapping[str, object]
     until: float
-    """Until when files are looked at."""
+    """Until when files are checked."""
     left: int = MOST
-    """Jobs that may still be made up."""
+    """Jobs that may still be built."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How many jobs each task has."""
+    """The number of jobs of each task."""
     reused: dict[str, Mapping[OutputReference, Mapping[int, Sequence[ResolvedOutput]]]] = field(default_factory=dict)
     """The outputs, element by element, of the jobs whose results would be reused."""
     done: set[str] = field(default_factory=set)
@@ -108,7 +108,7 @@ class _KnownRun:
         return ("completed" if what == "state" else self.counts[task] if what == "well" else None) if task in self.done else None  # fmt: skip
 
     def resolved(self, producer: str) -> ResolvedOutputs:
-        """All outputs that are known; those of a producer also element by element."""
+        """All known outputs; those of a producer also element by element."""
         outputs: dict[OutputReference, Sequence[ResolvedOutput]] = {}
         elements: dict[OutputReference, Mapping[int, ResolvedOutput]] = {}
         for task, made in self.reused.items():
@@ -133,7 +133,7 @@ class DryRunner:
     async def dry_run(
         self, plan: FlowPlan, params: Mapping[str, object], *, tenant: str, problems: Sequence[str] = ()
     ) -> DryRun:
-        """What a run of this flow with these parameters would do."""
+        """Report what a run of this flow with these parameters would do."""
         flow = plan.flow
         given = {**flow.params, **params}
         run = _KnownRun(tenant, given, self.clock.monotonic() + self.patience)
@@ -210,7 +210,7 @@ class DryRunner:
     async def _inputs(
         self, plan: FlowPlan, task_plan: TaskPlan, run: _KnownRun, elements: _ScatterElements
     ) -> InputCheck:
-        """Look for the input files that are known by now."""
+        """Check the input files that are known by now."""
         task, pattern = task_plan.task, task_plan.task.pattern
         assert isinstance(pattern, JobPattern)  # noqa: S101 - the caller has looked
         over = scattered_over(task)
@@ -219,7 +219,7 @@ class DryRunner:
         ready, later = known_inputs(pattern, run.value, frozenset(own if listed else ()))
         only = replace(task, pattern=JobPattern(command=("true",), inputs=ready), compensation=None)
         if not listed:
-            # The elements are not known: what does not depend on them is looked at once.
+            # The elements are not known: inputs that do not depend on them are checked once.
             only, elements = replace(only, scatter=()), _ScatterElements()
         made_up = self._made_up(
             replace(plan, tasks={only.name: replace(task_plan, task=only)}), task_plan, run, elements
@@ -254,12 +254,12 @@ class DryRunner:
     async def _reuse(
         self, plan: FlowPlan, task_plan: TaskPlan, run: _KnownRun, elements: _ScatterElements
     ) -> ReuseForecast:
-        """Look for earlier results of the jobs that are known by now."""
+        """Search earlier results of the jobs that are known by now."""
         task = task_plan.task
         count = elements.jobs
         if count is None or task_plan.inside:
             return ReuseForecast(open=count or 1, why=elements.open or f"it is inside {task_plan.inside[-1]}")
-        # Of a producer whose elements are taken up one by one, those that are reused are enough.
+        # Of a producer whose elements continue one by one, the reused ones are enough.
         over = scattered_over(task) if task_plan.producer in run.reused else None
         if open_ := unknown((path for path in task_plan.wants if path != over), run.value):
             return ReuseForecast(open=count, why=f"depends on {', '.join(open_)}")
@@ -306,7 +306,7 @@ class DryRunner:
     def _made_up(
         self, plan: FlowPlan, task_plan: TaskPlan, run: _KnownRun, elements: _ScatterElements
     ) -> tuple[TaskJobs, list[JobElement]] | str:
-        """The first jobs of a task as its run would make them; or why it could not."""
+        """The first jobs of a task as its run would create them, or why it could not."""
         task = plan.tasks[task_plan.task.name].task
         scope = {".".join(path): run.value(path) for path in task_plan.wants}
         over = scattered_over(task) if task_plan.producer else None

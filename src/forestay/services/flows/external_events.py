@@ -1,10 +1,10 @@
 """Events from outside, and the tasks that wait for them.
 
-All that concerns one name and key is one document, written over the version that was read. So an event and a wait cannot miss each other: whoever writes
-second sees the first. An event goes to every task that waits for it at that moment; if none does, it is kept for the first that will, for a week.
+One document holds everything for one name and key, written over the version that was read. So an event and a wait cannot miss each other: the second
+writer sees the first. An event goes to every task that waits for it at that moment; if none does, it is kept for a week for the first that will.
 
-What was given to a wait stays in the document until its run has taken it. A server that dies before it told the run leaves a document of another kind, which
-reconcilers look for.
+An event assigned to a wait stays in the document until its run has taken it. A server that dies before it told the run leaves a document of another kind, which
+reconcilers search for.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from forestay.services.shared.quarantine import Quarantine
 
 KEPT_EVENTS = "external-events"
 DUE = "external-events-due"
-"""Some run is still to be told."""
+"""The kind of documents that mark runs still to be told."""
 RETAINED = 7 * 86_400_000
-"""Milliseconds for which an event is kept that nobody waits for."""
+"""Milliseconds for which an event without a waiting task is kept."""
 MOST_EVENTS = 100
-"""Events that are kept, and ids that are known, of one name and key; the oldest go first."""
+"""The most events and ids that are kept for one name and key; the oldest are dropped first."""
 MOST_WAITS = 500
 MAX_DATA = 4096
 """Bytes of an event's data as JSON: they become the outputs of a task."""
@@ -40,11 +40,11 @@ EVERY = 5.0
 
 
 class SentEvent(NamedTuple):
-    """What became of an event."""
+    """The outcome of sending an event."""
 
     id: str
     runs: tuple[str, ...]
-    """The runs that waited for it; none: it is kept for the first that will."""
+    """The runs that waited for it; empty: it is kept for the first that will."""
     repeated: bool
 
 
@@ -64,7 +64,7 @@ class ExternalEvents:
     async def send(
         self, tenant: str, event: str, key: str, data: Mapping[str, Any], *, by: str, id_: str = ""
     ) -> SentEvent:
-        """Give an event to who waits for it, or keep it. The same id again is the same event. `Permanent`: its data are too large."""
+        """Deliver an event to the waiting tasks, or keep it. The same id again is the same event. `Permanent`: its data are too large."""
         if len(orjson.dumps(dict(data))) > MAX_DATA:
             raise Permanent(f"the event's data have more than {MAX_DATA} bytes as JSON; put them into a file")
         known, now = id_ or self.ids.job(), self.clock.now()
@@ -86,7 +86,7 @@ class ExternalEvents:
         return sent
 
     async def wait(self, tenant: str, event: str, key: str, *, run: str, work: str) -> EventArrived | None:
-        """Note that a task waits; the event that it gets, if one came before. A repeat changes nothing. `Permanent`: too many wait."""
+        """Record that a task waits; returns the event that it gets, if one came before. A repeat changes nothing. `Permanent`: too many wait."""
 
         def change(box: dict[str, Any]) -> dict[str, Any] | None:
             wait = next((wait for wait in box["waits"] if (wait["run"], wait["work"]) == (run, work)), None)
@@ -102,7 +102,7 @@ class ExternalEvents:
         return None if taken is None else EventArrived(taken["at"], work, taken["id"], taken["by"], taken["data"])
 
     async def close(self, tenant: str, event: str, key: str, *, run: str, work: str) -> None:
-        """The task waits no longer."""
+        """Record that the task no longer waits."""
 
         def change(box: dict[str, Any]) -> None:
             box["waits"] = [wait for wait in box["waits"] if (wait["run"], wait["work"]) != (run, work)]
@@ -113,7 +113,7 @@ class ExternalEvents:
         await poll_forever(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Tell runs what somebody else could not tell them."""
+        """Tell runs of the events that another process could not deliver."""
 
         async def tell(stored: StoredDocument) -> None:
             body = stored.document.body
@@ -127,7 +127,7 @@ class ExternalEvents:
             raise later
 
     async def _tell(self, tenant: str, event: str, key: str) -> None:
-        """Tell the runs to which events were given; one that has ended waits no longer. A repeat does no harm."""
+        """Tell the runs to which events were assigned; one that has ended waits no longer. A repeat is harmless."""
         name = _name(tenant, event, key)
         stored = (await self.documents.get([name])).get(name)
         if stored is None or self.engine is None:

@@ -32,19 +32,19 @@ class FlowChecks(Protocol):
     """The constraints of runs and tasks: `ConstraintChecker`."""
 
     async def asked(self, tenant: str, flow: str, kind: ExceptionType, task: str = "") -> bool:
-        """Whether any rule could say something; up to half a second old."""
+        """Whether any rule could conclude; up to half a second old."""
         ...
 
     async def run_begins(
         self, *, tenant: str, owner: str, run: str, flow: str, name: str, params: Mapping[str, object]
     ) -> str:
-        """The incident for which a run may not begin; empty: it may."""
+        """The incident that keeps a run from beginning; empty: it may begin."""
         ...
 
     async def instance_begins(self, instance_round: InstanceRound, data: Mapping[str, object]) -> str:
-        """The incident for which a round may not begin; empty: it may. ``data``: what its task refers to."""
+        """The incident that keeps a round from beginning; empty: it may begin. ``data``: the data that its task refers to."""
         ...
 
     async def job_ended(self, tenant: str, owner: str, flow_ref: FlowRef, bad: int, data: Mapping[str, object]) -> str:
-        """The incident for which a round whose last job has ended may not end; empty: it may. ``bad``: the jobs that the run does not know to have ended badly."""
+        """The incident that keeps a round whose last job has ended from completing; empty: it may. ``bad``: the failed jobs of which the run does not know yet."""
         ...

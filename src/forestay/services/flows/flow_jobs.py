@@ -1,6 +1,6 @@
 """Creates the jobs of runs and follows them: the work of the activities of runs and shards.
 
-A job's id is made of run, work and index and it is created only if it is absent, so that every call may be repeated.
+A job's id is derived from run, work and index, and the job is created only if it is absent, so that every call may be repeated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from forestay.services.jobs.job_submitter import JobSubmitter, specification_nam
 
 BULK = 1000
 TURNS = 4
-"""Large batches that are made at once: a flow of a million jobs must not be in memory all at once, nor half made in every shard."""
+"""Large batches that are created at the same time: a flow of a million jobs must not be in memory at once, nor half created in every shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,34 +55,34 @@ class JobBatch:
     order: WorkOrder
     shard: int
     base: int
-    """The index of the first job that the same shard looks after."""
+    """The index of the first job of the same shard."""
     first: int
     count: int
     skip: int = 0
     holders: tuple[str, ...] = ()
     of: int = 0
-    """How many jobs the shard waits for; 0: for none."""
+    """The number of jobs that the shard waits for; 0: none."""
     ended: int = 0
-    """The jobs, from the shard's first, that it knows to have ended."""
+    """The jobs that the shard knows to have ended, as bits from its first job."""
     cancelled: bool = False
     above: tuple[str, ...] = ()
     """The versions of the flows whose runs started this one."""
     waiting: int = 0
-    """The jobs, from the shard's first, whose inputs are not there yet."""
+    """The jobs whose inputs are not available yet, as bits from the shard's first job."""
     works: tuple[str, ...] = ()
-    """The rounds that made those inputs, where the order does not know."""
+    """The rounds that made those inputs, where the order does not name them."""
 
     def jobs(self) -> list[str]:
         return [job_of(self.run, self.order.work, index) for index in range(self.first, self.first + self.count)]
 
 
 class Submitted(NamedTuple):
-    """What became of a batch."""
+    """The result of submitting a batch."""
 
     incident: str = ""
-    """For which the round may not begin; nothing was created."""
+    """The incident that keeps the round from beginning; nothing was created."""
     bad: int = 0
-    """The jobs, from the batch's first, that can never be made: what they are to be made of is not one file."""
+    """The jobs that can never be created because their input is not exactly one file, as bits from the batch's first job."""
     reason: str = ""
 
 
@@ -102,13 +102,13 @@ class FlowJobs:
     suspensions: FlowSuspensions
     library: CompensationLibrary
     checks: FlowChecks | None = None
-    """Whether rounds may begin and end; None: they may."""
+    """Checks whether rounds may begin and end; None: they may."""
     reuse: ResultReuse | None = None
-    """Where results of earlier runs are found; None: nothing is reused."""
+    """Finds results of earlier runs; None: nothing is reused."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS))
 
     async def submit(self, batch: JobBatch) -> Submitted:
-        """Create what is not there; `Permanent` or `NotFound` if these jobs can never be made."""
+        """Create missing jobs; `Permanent` or `NotFound` if these jobs can never be created."""
         if batch.first == 0 and batch.shard < 0 and (held := await self.begins(batch)):
             return Submitted(incident=held)
         wanted = [at for at in range(batch.count) if not batch.skip >> at & 1]
@@ -118,14 +118,14 @@ class FlowJobs:
             return await self._create(batch, wanted, generation=0)
 
     async def begins(self, batch: JobBatch) -> str:
-        """The incident for which a round may not begin; empty: it may."""
+        """The incident that keeps a round from beginning; empty: it may begin."""
         order = batch.order
         if self.checks is None or order.checked or order.undo:
             return ""
         return await self.checks.instance_begins(_round(batch), dict(order.scope))
 
     async def _create(self, batch: JobBatch, wanted: Sequence[int], *, generation: int) -> Submitted:
-        """Make the jobs at these places of a batch, some at a time."""
+        """Create the jobs at these positions of a batch, some at a time."""
         plan = await self._plan(batch.tenant, batch.flow, batch.order)
         if batch.order.version:
             plan, order = await self._from_library(batch, plan)
@@ -178,13 +178,13 @@ class FlowJobs:
         return Submitted(bad=bits_of(lacking), reason=reason)
 
     async def _plan(self, tenant: str, flow: str, order: WorkOrder) -> FlowPlan:
-        """The flow of an order; one of a Python flow brings its task along."""
+        """The flow of an order; an order of a Python flow contains its task."""
         if not order.spelt:
             return await self.flows.plan(tenant, flow)
         return grown_plan(order.task, flow, {order.task: json.loads(order.spelt)})
 
     async def _from_library(self, batch: JobBatch, plan: FlowPlan) -> tuple[FlowPlan, WorkOrder]:
-        """The plan and the order with the compensation of the library that an order is of; `NotFound`, or `Permanent` if it does not fit the run."""
+        """The plan and the order with the library's compensation that the order names; `NotFound`, or `Permanent` if it does not fit the run."""
         order = batch.order
         stored = await self.library.get(batch.tenant, order.action, order.version)
         try:
@@ -204,10 +204,10 @@ class FlowJobs:
         await self.steering.many(batch.jobs(), verb, holder=holder, by=f"run:{batch.run}", reason="by its run")
 
     async def check(self, batch: JobBatch) -> Plain:
-        """Look how the jobs of a shard stand: the ends that it does not know of, and what the store has lost is made again.
+        """Check the jobs of a shard: return completions that it does not know of, and create again jobs that the store has lost.
 
-        Only what a realtime get lacks and what was not delivered either is made again, as the next generation: should the
-        lost document come back, its claims are fenced off.
+        Only a job that a realtime get does not find, and whose completion was not delivered, is created again, as the next
+        generation: if the lost document comes back, its claims are fenced off.
         """
         names = batch.jobs()
         known = (batch.ended | batch.waiting) >> (batch.first - batch.base)
@@ -258,7 +258,7 @@ class FlowJobs:
         return from_text(str(stored.document.body["ended"])) if stored is not None else 0
 
     async def results(self, run: str, works: Sequence[str], count: int, file: str, most: int) -> list[object]:
-        """What each job of a scatter left in its result file, in order; ``None`` for one that ended badly. Later rounds come first.
+        """The content of the result file of each job of a scatter, in order; ``None`` for a job that did not succeed. Later rounds take precedence.
 
         `Permanent` if they are larger than ``most`` bytes together.
         """
@@ -283,7 +283,7 @@ class FlowJobs:
     async def prepare_run(self, tenant: str, owner: str, run: str, flow: str, command: StartRun) -> Plain:
         """The flow, as text, and the parameters of a sub-flow's run; `NotFound` or `Permanent` if it cannot be run.
 
-        If the round may not begin, the incident alone; ``held``: the incidents for which the sub-flow's run may not.
+        If the round may not begin, only the incident; ``held``: the incidents that keep the sub-flow's run from beginning.
         """
         batch = JobBatch(tenant, owner, run, flow, command.order, -1, 0, command.index, 1)
         if incident := await self.begins(batch):
@@ -307,7 +307,7 @@ class FlowJobs:
         return {"flow": text, "name": name, "params": dict(params), "held": [held] if held else []}
 
     async def _members(self, tenant: str, plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Member:
-        """The members of listings that some jobs are made of, read beforehand."""
+        """The members of listings that some jobs use, read in advance."""
         members = {
             listing: await self.listings.members(tenant, listing, places)
             for listing, places in listed_places(plan, order, first, count).items()
@@ -317,7 +317,7 @@ class FlowJobs:
     def _check_inputs(
         self, batch: JobBatch, inputs: Sequence[JobInput], jobs: Sequence[tuple[int, Mapping[str, object]]]
     ) -> None:
-        """The same law as for jobs that are submitted one by one. Checked again when a pilot claims the job."""
+        """The same check as for jobs that are submitted one by one. Repeated when a pilot claims the job."""
         if not inputs:
             return
         for at, job in jobs:
@@ -338,5 +338,5 @@ def _round(batch: JobBatch) -> InstanceRound:
 
 
 def document_of(run: str, work: str, shard: int) -> str:
-    """The document that says which ends were delivered."""
+    """The name of the document that records the delivered completions."""
     return f"delivery:{shard_of(run, work, shard)}"

@@ -21,7 +21,7 @@ from forestay.ports.flows.flow_format import FlowFormats, NoFormats
 from forestay.ports.jobs.job_store import JobStore, Record
 
 MAX_FLOW = 256 * 1024
-"""Bytes of a flow's plain form as JSON: a run carries it in its input, which may have 2 MB with everything else."""
+"""The most bytes of a flow's plain form as JSON: a run carries it in its input, which is limited to 2 MB in all."""
 KNOWN = 500
 KNOWN_NAMES = 10_000
 
@@ -37,7 +37,7 @@ class FlowStore:
     _names: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)
 
     async def put(self, flow: Flow, *, tenant: str) -> str:
-        """Store a flow and the sub-flows in it; its version. `Permanent` if it is too large."""
+        """Store a flow and its sub-flows; returns its version. `Permanent` if it is too large."""
         version = version_of(flow)
         if (tenant, version) in self._plans:
             return version
@@ -47,21 +47,21 @@ class FlowStore:
             if len(text) > MAX_FLOW:
                 raise Permanent(f"flow {other_flow.name} has {len(text)} bytes as JSON; the limit is {MAX_FLOW}")
             name = record_of(tenant, version_of(other_flow))
-            # As text: the order of tasks counts, and not every store keeps the order of names in a record.
+            # As text: the order of tasks matters, and not every store keeps the order of names in a record.
             body = {"name": other_flow.name, "flow": text.decode()}
             records.append(Record(name, tenant, "flow", "", self.clock.now(), body))
         await self.store.add_records(records)
         return version
 
     async def put_grown(self, flow: GrownFlow, *, tenant: str) -> str:
-        """Store a flow of a format that a package adds; its version. `Permanent` if it is too large."""
+        """Store a flow of a format that a package adds; returns its version. `Permanent` if it is too large."""
         size = len(orjson.dumps(flow.as_plain()))
         if size > MAX_FLOW:
             raise Permanent(f"flow {flow.name} has {size} bytes as JSON; the limit is {MAX_FLOW}")
         return await self._put(flow, tenant)
 
     async def put_python(self, flow: PythonFlow, *, tenant: str) -> str:
-        """Store a Python flow; its version. Only what lies in the operator's folder comes here."""
+        """Store a Python flow; returns its version. Only flows from the operator's folder are stored."""
         return await self._put(flow, tenant)
 
     async def _put(self, flow: GrownFlow, tenant: str) -> str:
@@ -72,20 +72,20 @@ class FlowStore:
         return flow.version
 
     async def grown(self, tenant: str, version: str) -> GrownFlow:
-        """A stored flow that grows as it runs; `NotFound`, or `NotInstalled` if the package of its format is missing."""
+        """A stored flow that grows while it runs; `NotFound`, or `NotInstalled` if the package of its format is missing."""
         plain = orjson.loads(await self.text(tenant, version))
         name = format_of(plain)
         return await self.python(tenant, version) if name in ("", PYTHON) else self.formats.get(name).read(plain)
 
     async def python(self, tenant: str, version: str) -> PythonFlow:
-        """A stored Python flow; `NotFound` if there is none of this version, or it is none."""
+        """A stored Python flow; `NotFound` if there is none of this version, or it is another kind of flow."""
         plain = orjson.loads(await self.text(tenant, version))
         if format_of(plain) != PYTHON:
             raise NotFound(f"flow {version[:64]} is not a Python flow")
         return python_from_plain(plain)
 
     async def plan(self, tenant: str, version: str) -> FlowPlan:
-        """A flow made ready to be run; `NotFound`."""
+        """A flow prepared for running; `NotFound`."""
         known = self._plans.get((tenant, version))
         if known is not None:
             self._plans.move_to_end((tenant, version))
@@ -111,11 +111,11 @@ class FlowStore:
         return name
 
     async def name_of(self, document: JobDocument) -> str:
-        """The name of the flow that a job is of; empty if it is of none."""
+        """The name of a job's flow; empty if it has none."""
         return await self.name(document.tenant, document.flow_ref.flow) if document.flow_ref is not None else ""
 
     async def text(self, tenant: str, version: str) -> str:
-        """A flow's plain form as the text of its JSON, in which the order of tasks stays as it is; `NotFound`."""
+        """A flow's plain form as JSON text, which keeps the order of tasks; `NotFound`."""
         record = await self.store.get_record(record_of(tenant, version))
         if record is None or record.tenant != tenant:
             raise NotFound(f"there is no flow {version[:64]} in tenant {tenant}")

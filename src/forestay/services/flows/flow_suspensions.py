@@ -1,11 +1,11 @@
 """Suspensions: one write suspends every run of a flow, including runs that start later, or sends a command to all of them.
 
-A suspension is a document for each tenant and version of a flow. The claim path asks before it gives a job away, from a copy that is at most half a second
-old; so nothing has to be written on any run or job. The submit path asks the store itself: a job that is made behind a closed suspension is held back until
-every copy surely knows of it. So nothing escapes. What runs already may end.
+A suspension is a document for each tenant and version of a flow. The claim path checks a copy that is at most half a second old before it gives a job to a
+pilot; so nothing has to be written on any run or job. The submit path reads the store itself: a job that is created under a closed suspension is held back
+until every copy is certain to know of it. So no job escapes. Running jobs may end.
 
-One more document, the mark, has the names of all suspensions that say something. The copy is kept by reading the mark; the suspensions are read only when it has
-changed. A server that has no job of any run to give reads nothing at all.
+One more document, the mark, has the names of all suspensions with content. The copy is refreshed by reading the mark; the suspensions are read only when it has
+changed. A server without jobs of runs to give reads nothing at all.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from forestay.services.shared.document_update import update_document, update_sto
 KIND = "flow-suspension"
 MARK = "flow-suspensions:mark"
 QUIET = 25
-"""After so many looks in a row for which nobody asked, the copy is given up until someone asks again."""
+"""After this many refreshes in a row without a query, the copy is dropped until the next query."""
 THOROUGH = 75
-"""Every so many looks all suspensions are searched for: one whose writer died before it set the mark is found so."""
+"""After this many refreshes all suspensions are searched: this finds one whose writer died before it set the mark."""
 KNOWN_AFTER = 1000
-"""Milliseconds after which every copy surely knows of a suspension."""
+"""Milliseconds after which every copy is certain to know of a suspension."""
 
 
 class TenantSuspension(NamedTuple):
-    """A suspension and whose it is."""
+    """A suspension and its tenant."""
 
     tenant: str
     suspension: FlowSuspension
@@ -49,9 +49,9 @@ class FlowSuspensions(Suspensions):
     documents: DocumentStore
     every: float = 0.4
     changed: Callable[[], None] = lambda: None
-    """Told when a suspension was opened or closed."""
+    """Called when a suspension was opened or closed."""
     looks: int = 0
-    """How often the store was asked, for metrics and tests."""
+    """The number of reads of the store, for metrics and tests."""
     _suspensions: Sequence[TenantSuspension] = ()
     _closed: frozenset[tuple[str, str]] = frozenset()
     _known: bool = False
@@ -64,7 +64,7 @@ class FlowSuspensions(Suspensions):
     # -- the copy ----------------------------------------------------------------------------------------------
 
     def suspended(self, document: JobDocument) -> bool:
-        """Whether nobody may claim the job, because of a suspension of its flow or of one above it. Until that is known, nobody may."""
+        """Whether the job may not be claimed because its flow, or one above it, is suspended. True as long as that is not known."""
         flow_ref = document.flow_ref
         if flow_ref is None:
             return False
@@ -77,13 +77,13 @@ class FlowSuspensions(Suspensions):
         return any((document.tenant, flow) in self._closed for flow in (flow_ref.flow, *flow_ref.above))
 
     async def run(self) -> None:
-        """Keep the copy fresh while someone asks. While the store does not answer, the suspensions stay as they were known."""
+        """Keep the copy fresh while it is queried. While the store does not answer, the last known suspensions apply."""
         while True:
             await self._wanted.wait()
             unasked = 0
             while unasked < QUIET:
                 self._asked = False
-                with suppress(PortError):  # nothing can be claimed then either
+                with suppress(PortError):  # nothing can be claimed at such times either
                     await self.refresh()
                 await asyncio.sleep(self.every)
                 unasked = 0 if self._asked else unasked + 1
@@ -107,7 +107,7 @@ class FlowSuspensions(Suspensions):
             self.changed()
 
     async def _read(self) -> Sequence[TenantSuspension] | None:
-        """All suspensions that say something; None: nothing has changed."""
+        """All suspensions with content; None: nothing has changed."""
         self.looks += 1
         mark = (await self.documents.get([MARK])).get(MARK)
         version = mark.version if mark is not None else None
@@ -124,14 +124,14 @@ class FlowSuspensions(Suspensions):
         return [_read_suspension(stored_document) for stored_document in stored_documents.values()]
 
     async def ordered(self) -> Sequence[TenantSuspension]:
-        """The suspensions whose orders are still to be passed on."""
+        """The suspensions whose orders have yet to be passed on."""
         await self.refresh()
         return [tenant_suspension for tenant_suspension in self._suspensions if tenant_suspension.suspension.orders]
 
     # -- realtime ----------------------------------------------------------------------------------------------
 
     async def closed(self, tenant: str, flows: Iterable[str]) -> bool:
-        """Whether one of these flows has a closed suspension at this moment."""
+        """Whether one of these flows has a closed suspension now."""
         stored_documents = await self.documents.get([suspension_of(tenant, flow) for flow in flows])
         return any(_read_suspension(stored_document).suspension.closed for stored_document in stored_documents.values())
 
@@ -141,19 +141,19 @@ class FlowSuspensions(Suspensions):
         return _read_suspension(stored).suspension if stored is not None else FlowSuspension(version)
 
     async def suspend(self, tenant: str, version: str, holder: str) -> FlowSuspension:
-        """Hold every run of a flow. `Conflict` if too many do."""
+        """Hold every run of a flow. `Conflict` if there are too many holders."""
         return await self._change(tenant, version, lambda suspension: suspension.hold(holder))
 
     async def let_go(self, tenant: str, version: str, holder: str) -> FlowSuspension:
-        """Take a holder away; others may still hold."""
+        """Remove a holder; others may remain."""
         return await self._change(tenant, version, lambda suspension: suspension.let_go(holder))
 
     async def order(self, tenant: str, version: str, verb: Verb) -> FlowSuspension:
-        """Have a verb passed on to every run that has begun. `Conflict` if too many are under way."""
+        """Pass a verb on to every run that has begun. `Conflict` if too many orders are in progress."""
         return await self._change(tenant, version, lambda suspension: suspension.order(verb))
 
     async def passed_on(self, tenant: str, version: str, verb: str) -> FlowSuspension:
-        """Every run has been told."""
+        """Record that every run has received the verb."""
         return await self._change(tenant, version, lambda suspension: suspension.pass_on(verb))
 
     async def _change(
@@ -177,7 +177,7 @@ class FlowSuspensions(Suspensions):
         return after
 
     async def _set_mark(self, name: str) -> None:
-        """Make known that a suspension has changed. Always a write: whoever changes the same suspension at this moment must notice."""
+        """Announce that a suspension has changed. Always a write, so that a concurrent change of the same suspension is noticed."""
 
         def changed(stored: Mapping[str, StoredDocument]) -> tuple[Document, None]:
             names = set(_names(stored.get(MARK))) - {name}

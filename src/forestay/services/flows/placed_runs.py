@@ -7,7 +7,7 @@ from forestay.ports.documents import DocumentStore, StoredDocument
 
 
 async def placed_for(documents: DocumentStore, run: str) -> str:
-    """The run for which another was placed; empty: it was not placed."""
+    """The run for which this run was placed; empty: it was not placed."""
     stored = (await documents.get([placing_name(run)])).get(placing_name(run))
     return placing_of(stored).parent if stored is not None else ""
 

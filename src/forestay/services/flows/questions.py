@@ -1,7 +1,7 @@
 """Questions that runs ask people: stored while they are open, and for a while after, so that everyone sees the outcome.
 
-A question is a document. The run makes it and closes it; nobody else writes it. An answer goes to the run, which takes the first one: the document is only
-what the inbox shows.
+A question is a document. Only its run creates, closes and writes it. An answer goes to the run, which accepts the first one: the document only serves
+the inbox.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from forestay.services.shared.document_update import update_document
 
 OPEN = "question"
 CLOSED = "question-closed"
-"""A kind of its own, so that those that wait are found without all that were ever asked."""
+"""A separate kind, so that a search for open questions does not read all closed ones."""
 KEPT = 14 * 86_400_000
 """Milliseconds for which a closed question is kept."""
 
 
 class ClosedQuestion(NamedTuple):
-    """What became of a question."""
+    """The outcome of a question."""
 
     outcome: QuestionOutcome
     by: str
@@ -40,7 +40,7 @@ class ClosedQuestion(NamedTuple):
 
 
 class RunQuestion(NamedTuple):
-    """A question as it is kept."""
+    """A question as stored."""
 
     id: str
     tenant: str
@@ -61,7 +61,7 @@ class RunQuestion(NamedTuple):
 
 
 class RunOf(NamedTuple):
-    """Whose question it is."""
+    """The run of a question."""
 
     tenant: str
     owner: str
@@ -91,7 +91,7 @@ class Questions:
     clock: Clock
 
     async def ask(self, asks: RunOf, command: AskPerson) -> None:
-        """Keep a question; the same asked twice is one, and a closed one stays closed."""
+        """Store a question; a repeat is the same question, and a closed one stays closed."""
         name = question_id(asks.run, command.work)
 
         def change(stored: StoredDocument | None) -> tuple[Document | None, None]:
@@ -103,7 +103,7 @@ class Questions:
                 "round": command.round,
                 "title": command.title,
                 "text": command.text,
-                # As text: not every store keeps the order of names, and the fields of a form have one.
+                # As text: not every store keeps the order of names, and the fields of a form are ordered.
                 "form": orjson.dumps(command.form).decode(),
                 "who": list(command.who),
                 "asked": self.clock.now(),
@@ -115,7 +115,7 @@ class Questions:
         await update_document(self.documents, _document(name), change, unsure="the question could not be stored")
 
     async def close(self, asks: RunOf, command: CloseQuestion) -> None:
-        """Say what became of a question; the first time counts."""
+        """Record the outcome of a question; the first one is kept."""
         name, now = _document(question_id(asks.run, command.work)), self.clock.now()
 
         def change(stored: StoredDocument | None) -> tuple[Document | None, None]:
@@ -143,11 +143,11 @@ class Questions:
         return [_question(question) for question in stored.values() if question.document.kind == OPEN]
 
     async def waiting(self, tenant: str) -> Sequence[RunQuestion]:
-        """The questions that wait for an answer, the oldest first; up to a second old."""
+        """The questions that wait for an answer, oldest first; up to a second old."""
         return await self._find(OPEN, tenant)
 
     async def closed(self, tenant: str) -> Sequence[RunQuestion]:
-        """Those that were answered lately, or came to nothing."""
+        """The questions that were recently answered or withdrawn."""
         return await self._find(CLOSED, tenant)
 
     async def _find(self, kind: str, tenant: str) -> Sequence[RunQuestion]:
@@ -157,7 +157,7 @@ class Questions:
     async def answer(
         self, question: RunQuestion, answer: Mapping[str, Any], *, by: str, engine: FlowEngine
     ) -> AnswerVerb:
-        """Give an answer to the run, which takes the first. `Conflict`: it took another, or waits no longer.
+        """Send an answer to the run, which accepts the first. `Conflict`: it accepted another, or waits no longer.
 
         The same answer by the same person again is the same answer.
         """
@@ -173,7 +173,7 @@ class Questions:
         try:
             return await engine.send_verb(question.run, verb)
         except NotFound:
-            # Its run has ended. One that was stopped from outside could not take its question back.
+            # Its run has ended. A run that was terminated from outside could not withdraw its question.
             work = f"{question.task}@{question.round}"
             await self.close(RunOf(question.tenant, question.owner, question.run, question.flow), CloseQuestion(work))
         closed = (await self.get(question.tenant, question.id)).closed
@@ -185,7 +185,7 @@ class Questions:
 
 
 def question_id(run: str, work: str) -> str:
-    """Short enough to be typed."""
+    """The id of a question, short enough to be typed."""
     return hashlib.sha256(f"{run}:{work}".encode()).hexdigest()[:12]
 
 

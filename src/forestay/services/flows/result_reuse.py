@@ -1,8 +1,8 @@
 """Reuses the results of earlier runs, for flows that ask for it.
 
-Two small documents stand for a job: under its reuse key the job whose result it is, and under its place in the flow what the key was made of, so that a person can be
-told what differed. They are written before the job is and say nothing about its end: a result is reused only if the job's own document says that it completed, and
-if the manifest of its outputs is still the one that was committed. They go with the job when it is pruned.
+Two small documents describe a job: one under its reuse key names the job with the result, one under its place in the flow holds the parts of the key, so
+that a person can see what differed. They are written before the job and say nothing about its end: a result is reused only if the job's own document says
+that it completed, and if the manifest of its outputs is still the committed one. They are removed with the job when it is pruned.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class _Asked(NamedTuple):
     fields: Mapping[str, str]
     key: str
     place: str
-    """The document that tells of the last job of this element."""
+    """The name of the document about the last job of this element."""
     staged: Mapping[str, str]
-    """The digests that its pilot has to find."""
+    """The digests that its pilot must find when it stages the inputs."""
 
 
 class EarlierResult(NamedTuple):
-    """What reusing results would come to for a job."""
+    """Whether a job's result would be reused."""
 
     original: JobDocument | None
     """The job whose result would be reused; None: it would run."""
@@ -71,7 +71,7 @@ class _Digests:
     _made: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     async def of(self, job_input: JobInput) -> str | None:
-        """None: it is not known before the input is staged."""
+        """The digest of an input; None: it is not known before the input is staged."""
         if job_input.sha256 is not None:
             return job_input.sha256
         other = produced(job_input.source)
@@ -81,7 +81,7 @@ class _Digests:
         return None if path is None else await self.at(path)
 
     async def at(self, path: str) -> str | None:
-        """The content of a file; None: it is not known here."""
+        """The digest of a file; None: it is not known here."""
         if path not in self._paths:
             self._paths[path] = await self.files.digest(path)
         return self._paths[path]
@@ -97,7 +97,7 @@ class _Digests:
 
 
 async def readable_outputs(results: Results, document: JobDocument) -> Mapping[str, str] | None:
-    """The committed files of a job and their digests; None if their manifest is not there any more."""
+    """The committed files of a job and their digests; None if their manifest no longer exists."""
     try:
         return await committed_digests(results, document)
     except Permanent:
@@ -106,7 +106,7 @@ async def readable_outputs(results: Results, document: JobDocument) -> Mapping[s
 
 @dataclass(slots=True)
 class ResultReuse:
-    """The service; one an orchestrator."""
+    """The service; one for each orchestrator."""
 
     store: JobStore
     documents: DocumentStore
@@ -116,9 +116,9 @@ class ResultReuse:
     async def decide(
         self, place: str, specification: Specification, elements: Sequence[JobElement], *, again: bool = False
     ) -> Sequence[JobElement]:
-        """The jobs as they are to be made: with the result of an earlier one, or with the reason why they run.
+        """The jobs to create: with the result of an earlier job, or with the reason why they run.
 
-        ``place``: their flow and task. ``again``: someone wants them run once more, whatever is known; their results are for later runs.
+        ``place``: their flow and task. ``again``: run them once more in any case; their results are for later runs.
         """
         if why := never_reused(specification):
             return [_running(element, {}, why) for element in elements]
@@ -142,14 +142,14 @@ class ResultReuse:
             body = {"job": job.element.job, "fields": dict(job.fields)}
             entry = Document(job.place, tenant, KIND, body)
             writes.append((entry, at_place))
-        # Who writes at the same time is as good an entry: what is lost is a result that runs once more.
+        # The entry of a concurrent writer is as good: at worst a job runs once more.
         await self.documents.put([(entry, stored.version if stored else None) for entry, stored in _once(writes)])
         return [decided[element.job] for element in elements]
 
     async def foresee(
         self, place: str, specification: Specification, elements: Sequence[JobElement]
     ) -> Mapping[str, EarlierResult]:
-        """What `decide` would come to for each job if it was made now. Nothing is written."""
+        """What `decide` would decide for each job if it was created now. Nothing is written."""
         if why := never_reused(specification):
             return {element.job: EarlierResult(None, why) for element in elements}
         tenant = specification.tenant
@@ -201,7 +201,7 @@ class ResultReuse:
     async def _usable(
         self, tenant: str, job: _Asked, stored: Stored | None, name: str
     ) -> tuple[JobDocument | None, str]:
-        """The earlier job whose result is that of this one; or, if there is one that cannot be used, why not."""
+        """The earlier job whose result this job can use; or, if it cannot be used, why not."""
         if not name or name == job.element.job:
             return None, ""
         if stored is None or stored.document.tenant != tenant or reuse_note(stored.document).get("key") != job.key:
@@ -218,7 +218,7 @@ class ResultReuse:
 
 
 async def forget_results(documents: DocumentStore, jobs: Sequence[JobDocument]) -> None:
-    """Remove what stands for jobs that are pruned, unless it stands for others by now."""
+    """Remove the documents about pruned jobs, unless they are about others by now."""
     notes = [(job.tenant, note) for job in jobs if "key" in (note := reuse_note(job))]
     names = {name for tenant, note in notes for name in (_by_key(tenant, str(note["key"])), str(note["place"]))}
     if names:
@@ -268,7 +268,7 @@ def _differs(job: _Asked, before: StoredDocument) -> list[str]:
 def _once(
     writes: Sequence[tuple[Document, StoredDocument | None]],
 ) -> Sequence[tuple[Document, StoredDocument | None]]:
-    """Of several jobs with one key the first: names of one write differ."""
+    """Of several jobs with one key the first: the names in one write must differ."""
     first: dict[str, tuple[Document, StoredDocument | None]] = {}
     for entry, stored in writes:
         first.setdefault(entry.id, (entry, stored))

@@ -1,4 +1,4 @@
-"""What rules can see of a run: its data, and the state of each of its tasks."""
+"""The data of a run that rules can use: its parameters and the state of each of its tasks."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.shared.recent import Recent
 
 MOST_INSTANCES = 400
-"""Tasks of which the status is told: those that have not ended come first."""
+"""The most tasks whose status is included: those that have not ended come first."""
 MOST_RESULTS = 100
 _ENDED = frozenset({"completed", "forced_complete", "skipped", "failed", "cancelled"})
 
 
 RUN_FIELDS = ("run.data", "run.age", "task.status", "task.data", "task.age", "tasks")
-"""What only the engine of a run knows."""
+"""The fields that only the engine of a run knows."""
 FRESH = 2.0
-"""Seconds that what is known of a run may be old: of a wide run many jobs may fail at once."""
+"""The greatest age in seconds of a run's cached state: many jobs of a wide run may fail at once."""
 PATIENCE = 1.0
-"""Seconds in which an engine must answer: a completion waits for it."""
+"""Seconds within which an engine must answer: a completion waits for it."""
 AWAY = 5.0
-"""Seconds for which an engine that did not answer is not asked again."""
+"""Seconds for which an engine that did not answer is not queried again."""
 MOST_ASKED = 32
-"""Runs that are asked for at once; of more than that in one batch of failures the others are not known."""
+"""Runs that are queried at once; the states of further runs in one batch of failures are left out."""
 MOST_KEPT = 200
-"""Runs that are remembered."""
+"""The most runs whose state is cached."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class RunStates:
     _away_until: float = 0.0
 
     async def ask(self, runs: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Each run that the engine told of in time."""
+        """The state of each run for which the engine answered in time."""
         at = self.clock.monotonic()
         wanted = list(runs)
         known = {run: kept[1] for run in wanted if (kept := self._known.get(run)) is not None and at - kept[0] < FRESH}
@@ -69,7 +69,7 @@ class RunStates:
 
 
 def run_context(state: Mapping[str, Any], now: int, *, instance: str = "") -> dict[str, Any]:
-    """The groups ``run``, ``instances`` and, of one instance, ``instance``. ``state``: a run as its engine tells it."""
+    """The groups ``run``, ``instances`` and, of one instance, ``instance``. ``state``: a run as reported by its engine."""
     instances: list[Mapping[str, Any]] = list(state["instances"])
     status = {str(other_instance["id"]): str(other_instance.get("state", "waiting")) for other_instance in instances}
     shown = sorted(status.items(), key=lambda pair: pair[1] in _ENDED)[:MOST_INSTANCES]
@@ -101,7 +101,7 @@ def run_context(state: Mapping[str, Any], now: int, *, instance: str = "") -> di
 
 
 def instance_data(instance: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task has come to so far."""
+    """The results of a task so far."""
     kept = ("result", "outputs", "exit_code", "count", "well", "bad", "reason")
     return {name: instance[name] for name in kept if instance.get(name) is not None}
 

@@ -1,7 +1,7 @@
-"""Knows which runs are over for good: the run itself has ended, and so have all runs for which it was started.
+"""Determines which runs are over for good: the run itself has ended, and so have all runs for which it was started.
 
-A run above may read what the jobs of its sub-flows made for as long as it runs, and have them undone when it fails. Who is above whom is known to the engine until it
-forgets a run, and to the store where a sub-flow was placed or a worklet started.
+As long as a parent run runs it may read the outputs of its sub-flows' jobs, and have them undone when it fails. The parent of a run is known to the engine until it
+forgets the run, and to the store where a sub-flow was placed or a worklet started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAGE = 1000
 
 @dataclass(slots=True)
 class RunLiveness:
-    """What is found out is kept: made anew for every round."""
+    """Caches its results; create a new one for every round."""
 
     engine: FlowEngine
     store: JobStore
@@ -29,15 +29,15 @@ class RunLiveness:
     _open_since: dict[str, int] = field(default_factory=dict)
 
     async def over(self, run: str, tenant: str, at: int) -> bool:
-        """Whether nobody can ask any more for what a job of a run did that was last written then (milliseconds since 1970)."""
+        """Whether the outputs of a run's job, last written at ``at`` (milliseconds since 1970), can no longer be requested."""
         if run not in self._known:
             self._known[run] = await self._all_ended(run)
         known = self._known[run]
-        # Whose sub-flow it was is forgotten: then by those that run, of which one that began later cannot have been above it.
+        # Its parent is forgotten: compare with the running runs, since one that began later cannot be its parent.
         return at < await self._oldest_open(tenant) if known is None else known
 
     async def _all_ended(self, run: str) -> bool | None:
-        """Whether this run and all above it have ended; None: the engine has forgotten one of which nobody knows what was above."""
+        """Whether this run and all above it have ended; None: the engine has forgotten one whose parent is unknown."""
         while run:
             try:
                 summary = await self.engine.describe(run)
@@ -58,7 +58,7 @@ class RunLiveness:
         return await placed_for(self.documents, run)
 
     async def _oldest_open(self, tenant: str) -> int:
-        """When the oldest run that runs in a tenant began."""
+        """The start of a tenant's oldest open run."""
         if tenant not in self._open_since:
             oldest, cursor = NOTHING_OPEN, None
             while True:

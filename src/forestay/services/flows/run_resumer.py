@@ -17,7 +17,7 @@ NOT_ENDED = "the run has not ended"
 
 
 class PlannedResumption(NamedTuple):
-    """What a run would do if it was resumed, and how it is started."""
+    """The effects of resuming a run, and the request that starts it."""
 
     start: RunStart
     resumption: Resumption
@@ -31,7 +31,7 @@ class RunResumer:
     engine: FlowEngine
 
     async def plan(self, run: RunSummary, *, task: str, changes: Mapping[str, object], at: int) -> PlannedResumption:
-        """What resuming a run means; `Conflict` if it cannot be resumed so."""
+        """Plan the resumption of a run; `Conflict` if it cannot be resumed in this way."""
         if run.ended is None:
             raise Conflict(NOT_ENDED)
         if run.above:
@@ -50,6 +50,6 @@ class RunResumer:
         return PlannedResumption(start, resume_run(ended, at=at, task=task, changes=changes))
 
     async def resume(self, planned: PlannedResumption) -> None:
-        """Let the run go on; `Conflict` if somebody else has resumed it meanwhile."""
+        """Resume the run; `Conflict` if it has been resumed by someone else meanwhile."""
         if not await self.engine.start(planned.start):
             raise Conflict(NOT_ENDED)

@@ -22,7 +22,7 @@ class RunSchedules:
     clock: Clock
 
     async def put(self, tenant: str, owner: str, schedule: RunSchedule) -> bool:
-        """Create or replace a schedule; False: it was there already. `Permanent` says what is wrong with it, `NotFound` that its flow is not stored."""
+        """Create or replace a schedule; False: it existed already. `Permanent`: it has errors, which the message lists; `NotFound`: its flow is not stored."""
         problems = [f"{problem.where}: {problem.message}" for problem in check_schedule(schedule)]
         if problems:
             raise Permanent("; ".join(problems))
@@ -31,7 +31,7 @@ class RunSchedules:
         return await self.kept.put_schedule(tenant, owner, schedule, flow_name=plan.flow.name)
 
     async def start(self, tenant: str, owner: str, schedule: RunSchedule, *, at: int, starter: str) -> str:
-        """Start the run that was planned for a time; a repeat finds the same one. ``starter`` is told of its end."""
+        """Start the run planned for a time; a repeat finds the same run. ``starter`` is notified of its end."""
         started = await self.starter.start(
             schedule.flow,
             params_at(schedule, _planned(schedule, at)),

@@ -19,11 +19,11 @@ from forestay.services.flows.flow_checks import FlowChecks
 from forestay.services.flows.flow_store import FlowStore
 
 MAX_PARAMS = 65_536
-"""Bytes of a run's parameters as JSON; what is larger belongs into a file."""
+"""The most bytes of a run's parameters as JSON; larger data belong in a file."""
 
 
 class StartedRun(NamedTuple):
-    """A run that runs."""
+    """A started run."""
 
     run: str
     created: bool
@@ -50,9 +50,9 @@ class RunStarter:
         schedule: str = "",
         parent: Mapping[str, Any] | None = None,
     ) -> StartedRun:
-        """Start a run of a stored flow. With a key a repeat gives the same run; `Conflict` if the key was used for another flow.
+        """Start a run of a stored flow. With a key, a repeat returns the same run; `Conflict` if the key was used for another flow.
 
-        `NotFound` if there is no such flow, `Permanent` if the parameters do not fit it. ``parent`` is told of the run's end.
+        `NotFound` if there is no such flow, `Permanent` if the parameters do not fit it. ``parent`` is notified of the run's end.
         """
         plan, plain = await self.checked(version, params, tenant=tenant)
         run = self.ids.job() if key is None else run_keyed(tenant, owner, key)
@@ -79,7 +79,7 @@ class RunStarter:
     async def checked(
         self, version: str, params: Mapping[str, object], *, tenant: str
     ) -> tuple[FlowPlan, Mapping[str, Any]]:
-        """The flow that would be run, and its plain form; `NotFound` and `Permanent` as when it is started."""
+        """The flow to run, and its plain form; raises `NotFound` and `Permanent` as `start` does."""
         plan = await self.flows.plan(tenant, version)
         if not plan.grown:
             known = plan.flow.params
@@ -102,7 +102,7 @@ class RunStarter:
         *,
         new: bool,
     ) -> tuple[str, ...]:
-        """The incident for which the run may not begin. One that was started before is not looked at again."""
+        """The incident that keeps the run from beginning. A run that was started before is not checked again."""
         if self.checks is None or not await self.checks.asked(tenant, version, ExceptionType.RUN_PRE):
             return ()
         if not new:

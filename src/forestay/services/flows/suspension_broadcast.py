@@ -1,7 +1,7 @@
 """Broadcasts suspension commands to every run of the flow that had started by then.
 
-A run takes a verb once, by its id; so an order may be passed on again from the beginning, by anyone, when whoever did it has died. The suspension stays closed until
-a whole look at the engine's list finds nobody who was not told.
+A run executes a verb once, by its id; so any process may pass an order on again from the beginning when the one that did so has died. The suspension stays
+closed until a complete pass over the engine's list finds no run that was not told.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forestay.services.flows.flow_suspensions import FlowSuspensions, TenantSusp
 
 PAGE = 1000
 AT_ONCE = 64
-"""Runs that are told at the same time."""
+"""Runs that get the command at the same time."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class SuspensionBroadcast:
     engine: FlowEngine
     every: float = 1.0
     settle: float = 2.0
-    """Seconds after which the engine surely lists a run that had begun."""
+    """Seconds after which the engine is certain to list a run that had begun."""
     troubled: Callable[[str], None] = lambda _text: None
     sent: int = 0
     _under_way: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
@@ -59,10 +59,10 @@ class SuspensionBroadcast:
                 await self._tell_all(tenant_suspension.tenant, tenant_suspension.suspension.flow, verb)
                 await self.suspensions.passed_on(tenant_suspension.tenant, tenant_suspension.suspension.flow, verb.id)
         except PortError as error:
-            self.troubled(str(error))  # begun again at the next look
+            self.troubled(str(error))  # started again at the next poll
 
     async def _tell_all(self, tenant: str, flow: str, verb: Verb) -> None:
-        """Until a look that began long enough after the order finds nobody new."""
+        """Send the verb to all runs, until a pass that began long enough after the order finds no new run."""
         reported: set[str] = set()
         await self._tell_listed(tenant, flow, verb, reported)
         while True:

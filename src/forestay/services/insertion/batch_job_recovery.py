@@ -1,10 +1,10 @@
 """Recovers users' own batch jobs that were recorded in the spool: determines why one failed, and requeues it where a rule or a person asks for it.
 
-It vouches in the spool for deciding on jobs that fail, as long as the exception service answers; failed jobs are shown as running only while it does. What may have
-been seen to fail is reported and never run again.
+It declares in the spool that it decides on failed jobs, as long as the exception service answers; failed jobs are shown as running only while it does. A job whose
+failure may have been seen is reported and never run again.
 
-What it knows is in the spool, in the batch system and with the exception service. One that is killed and started again reads all three and goes on: a report is
-the same event again, and what was done to a job stands on the job itself.
+Its state is in the spool, in the batch system and in the exception service. After a restart it reads all three and continues: a repeated report is
+the same event, and actions on a job are recorded in the job itself.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from forestay.services.shared.polling import poll_forever
 AGAIN = frozenset({"restart", "redo", "resubmit"})
 GIVE_UP = frozenset({"force-fail", "remove"})
 A_LOOK = 25
-"""Failures that are told in one look; each costs the batch system two questions."""
+"""The most failures reported in one poll; each costs the batch system two queries."""
 ELEMENTS = 4 * A_LOOK
-"""Failed elements of an array that are taken up in one look."""
+"""The most failed elements of an array that are handled in one poll."""
 AT_ONCE = 20
-"""Incidents that the service tells of at a time."""
+"""Incidents whose state the service returns at a time."""
 COMMANDS = 60.0
-"""Seconds that the commands of an act may take; for so long a job stays hidden after the last moment at which it may be decided on."""
+"""Seconds that the commands of an action may take; a job stays hidden for that long after the last moment for a decision."""
 NEWS = 2.0
-"""Seconds for which a decision is waited for while jobs wait for it to end."""
+"""Seconds to wait for a decision while jobs need one in order to end."""
 QUESTIONS = 0.5
-"""Seconds between two looks whether a job asks something."""
+"""Seconds between polls for questions of jobs."""
 ANSWER = 15.0
-"""Seconds after which an exception service that does not answer is away."""
+"""Seconds after which an exception service that does not answer counts as down."""
 NEXTFLOW = "nf-"
-"""How the names of its jobs begin."""
+"""The prefix of the names of Nextflow's jobs."""
 ONLY_LOOKS = "the watcher of this job is in observe-only mode"
 
 
@@ -67,12 +67,12 @@ class _Reported(NamedTuple):
     run: str
     incident: str
     nodes: tuple[str, ...]
-    """Where it failed."""
+    """The nodes on which it failed."""
 
 
 @dataclass(slots=True)
 class BatchJobRecovery:
-    """The service. `run` for ever, or `look` once."""
+    """The service. `run` polls until cancelled, `look` polls once."""
 
     spool: JobSpool
     reader: BatchReader
@@ -80,49 +80,49 @@ class BatchJobRecovery:
     service: ExceptionService
     clock: Clock
     acting: bool = False
-    """Otherwise it looks on: failures are recorded and explained, and nothing is touched."""
+    """Otherwise it only observes: failures are recorded and explained, and jobs are not touched."""
     hold: bool = False
-    """A failure that no rule answers waits for a person; otherwise it is the user's, as without us."""
+    """A failure that no rule answers waits for a person; otherwise the user gets it, as without Forestay."""
     every: float = 2.0
-    """Seconds between looks."""
+    """Seconds between polls."""
     override_no_requeue: bool = False
     """Also recover jobs that may not be requeued. Otherwise only those whose users allow it."""
     decide_within: float = 120.0
-    """Seconds after a job's end in which it must be decided on; from then on it is shown as failed, and stays so."""
+    """Seconds after a job's end within which it must be decided on; after that it is shown as failed, and stays so."""
     troubled: Callable[[str], None] = lambda _text: None
     looks: int = 0
-    """Looks that came to an end."""
+    """The number of completed polls."""
     rejected: int = 0
-    """Words that were left by another user than the job's."""
+    """Records written by another user than the job's."""
     _foreign: set[WatchedJob] = field(default_factory=set)
-    """Those of them that could not be removed."""
+    """Such records that could not be removed."""
     _identities: dict[BatchId, JobIdentity] = field(default_factory=dict)
     _answered: dict[BatchId, set[tuple[BatchId, int | None]]] = field(default_factory=dict)
-    """Jobs whose failure others wait for, with those and their users."""
+    """Jobs whose failure other jobs wait for, with those jobs and their users."""
     _reported: dict[BatchId, _Reported] = field(default_factory=dict)
     _allowed: set[BatchId] = field(default_factory=set)
     _lost: dict[BatchId, int] = field(default_factory=dict)
-    """Which start of a job was told as lost with its node."""
+    """The start of a job that was reported as lost with its node."""
     _stuck: dict[BatchId, float] = field(default_factory=dict)
-    """Since when jobs are seen that will never start, in seconds since 1970."""
+    """Jobs that will never start, with when they were first seen, in seconds since 1970."""
     _asked: set[tuple[BatchId, int]] = field(default_factory=set)
-    """Questions of jobs that were seen, with the number of the start."""
+    """Questions of jobs that were read, with the number of the start."""
     _act: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by an act on a job, so that the job is not shown as failed in the middle of it."""
+    """Held during an action on a job, so that the job is not shown as failed in the middle of it."""
 
     async def run(self) -> None:
-        """Look for ever. When it ends, jobs are shown as their batch system tells them."""
+        """Poll until cancelled. When it ends, jobs are shown as their batch system reports them."""
         try:
             await self.vouch()
             async with asyncio.TaskGroup() as tasks:
-                # Apart from the looks, which a batch system that does not answer holds up for minutes.
+                # Separate from the polls, which a batch system that does not answer delays for minutes.
                 tasks.create_task(poll_forever(self.vouch, self.every, self.troubled))
                 tasks.create_task(poll_forever(self._look_when_due, 0, self.troubled))
         finally:
             self.spool.vouch(0)
 
     async def _look_when_due(self) -> None:
-        """Look, then wait until the next time, or until a job asks something."""
+        """Poll, then wait until the next time, or until a job has a question."""
         try:
             await self.look()
         finally:
@@ -142,9 +142,9 @@ class BatchJobRecovery:
         return (await self._outcomes([job]))[job]
 
     async def _outcomes(self, jobs: Collection[WatchedJob]) -> dict[WatchedJob, BatchOutcome]:
-        """What became of jobs, by the batch system and by what they ask themselves."""
+        """The outcomes of jobs, from the batch system and from their own questions."""
         outcomes = await self.reader.outcome(sorted(job.id for job in jobs))
-        # Afterwards: one that asks now was running a moment ago.
+        # Read afterwards: a job with a question now was running a moment ago.
         questions = self.spool.questions({job.base: job.owner for job in jobs})
         result: dict[WatchedJob, BatchOutcome] = {}
         for job in sorted(jobs, key=lambda job: job.id):
@@ -153,7 +153,7 @@ class BatchJobRecovery:
         return result
 
     async def vouch(self) -> None:
-        """Vouch for a while longer if the exception service answers, and no more if it does not."""
+        """Renew the declaration in the spool if the exception service answers, and withdraw it if it does not."""
         if not self.acting:
             return
         try:
@@ -167,7 +167,7 @@ class BatchJobRecovery:
             self.spool.vouch(max(90.0, 10 * self.every), hide=self.decide_within + COMMANDS)
 
     async def look(self) -> None:
-        """Once: hear of jobs, report what failed, do what is ordered."""
+        """Poll once: read records of jobs, report failures, carry out orders."""
         words = await self._owned(self.spool.jobs())
         for gone in [name for name, known in self._reported.items() if known.job.base not in words]:
             del self._reported[gone]
@@ -193,7 +193,7 @@ class BatchJobRecovery:
         self.looks += 1
 
     async def _leave(self, stuck: Mapping[BatchId, WatchedJob], words: Collection[BatchId]) -> None:
-        """No longer watch jobs that will never start, because what they wait for has failed and nobody decides on that any more."""
+        """Stop watching jobs that will never start, because a job that they wait for has failed and its failure is no longer decided on."""
         now = self.clock.now() / 1000
         self._stuck = {name: self._stuck.get(name, now) for name in stuck}
         long = [name for name, since in self._stuck.items() if now > since + self.decide_within + COMMANDS]
@@ -203,7 +203,7 @@ class BatchJobRecovery:
                 self.troubled(f"job {name} will never start and is no longer watched: what it depends on has failed")
                 self.spool.settle(stuck[name])
 
-    # -- arrays: one word, many jobs ---------------------------------------------------------------------------
+    # -- arrays: one record, many jobs -------------------------------------------------------------------------
 
     async def _elements(self, arrays: Collection[BatchId]) -> Mapping[BatchId, ArrayReading]:
         try:
@@ -215,7 +215,7 @@ class BatchJobRecovery:
     def _undecided(
         self, array: WatchedJob, reading: ArrayReading | None, asking: Collection[BatchId]
     ) -> dict[BatchId, WatchedJob]:
-        """The elements that something may have to be done about; each is a job like any other from here on."""
+        """The elements that may need an action; each is a job like any other from here on."""
         settled = self.spool.settled(array)
         names = {name for name, known in self._reported.items() if known.job.base == array.id} | set(asking)
         if reading is not None:
@@ -240,8 +240,8 @@ class BatchJobRecovery:
                 await self._settle(array, "run-completed")
 
     async def _owned(self, words: Collection[WatchedJob]) -> dict[BatchId, WatchedJob]:
-        """The jobs whose own user left word of them, by what the batch system says. One that it does not know is looked at again
-        later; the word of another user is ignored."""
+        """The jobs recorded by their own user, according to the batch system. A job that it does not know is checked again
+        later; the record of another user is ignored."""
         for word in [word for word in words if word.cluster]:
             self.troubled(f"record {word.file} is ignored: jobs of other clusters are not watched")
             self.spool.discard(word)
@@ -275,7 +275,7 @@ class BatchJobRecovery:
         return jobs
 
     async def _why_not(self, job: WatchedJob, verb: str) -> str:
-        """Why nothing is done to a job now, although it is ordered; empty if it may be acted on."""
+        """Why an ordered action is not applied to a job now; empty if it may be."""
         why_not = several(job.id, self._identities[job.base].kind)
         if why_not or verb in GIVE_UP:
             return why_not
@@ -300,7 +300,7 @@ class BatchJobRecovery:
     def _vouching(self) -> Vouching:
         return Vouching(self.spool.vouched(), self.decide_within)
 
-    # -- what became of them -----------------------------------------------------------------------------------
+    # -- outcomes ----------------------------------------------------------------------------------------------
 
     async def _judge(self, outcomes: Mapping[WatchedJob, BatchOutcome]) -> None:
         failed: dict[WatchedJob, BatchOutcome] = {}
@@ -325,8 +325,8 @@ class BatchJobRecovery:
                     pass
         await self._allow(going)
         if failed:
-            # The others at the next look: a storm does not keep us from what else there is to do. First those that wait to end, then those that have waited
-            # longest, for there is a time within which each must be decided on.
+            # The others at the next poll: a storm must not block other work. First those that wait to end, then those that have waited
+            # longest, because each must be decided on within a time limit.
             waits = sorted(
                 failed, key=lambda job: ((job.id, failed[job].restarts) not in self._asked, failed[job].ended or 0)
             )
@@ -338,11 +338,11 @@ class BatchJobRecovery:
                     continue
                 try:
                     await self._report(job, outcome, known)
-                except PortError as error:  # one that cannot be told holds up no other
+                except PortError as error:  # one that cannot be reported must not delay the others
                     self.troubled(f"the failure of job {job.id} is not reported yet: {error}")
 
     def _is_recovered(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> bool:
-        """Whether a start that was lost is one that we had run again ourselves, before we were started anew."""
+        """Whether a lost start is one that this service had run again itself, before it was restarted."""
         recovered = (
             _queued_again(outcome, details) and job.id not in self._lost and details is not None and bool(details.mark)
         )
@@ -351,8 +351,8 @@ class BatchJobRecovery:
         return recovered
 
     async def _allow(self, going: Collection[WatchedJob]) -> None:
-        """Lift ``--no-requeue`` where user or site wants it. Slurm then may also requeue the job by itself, when it is preempted for
-        example; but it lets nobody lift it after the job's end."""
+        """Lift ``--no-requeue`` where user or site wants it. Slurm may then also requeue the job on its own, for example when it is
+        preempted; but after the job's end it cannot be lifted."""
         new = [
             job.id
             for job in going
@@ -404,13 +404,13 @@ class BatchJobRecovery:
             await self._settle(job, "run-failed")
 
     async def _settle(self, job: WatchedJob, kind: str) -> None:
-        """Nothing more comes of it. A run of its own that was ever reported ends with it."""
+        """Settle a job for which no more is done. If a run of its own was reported, it ends with the job."""
         known = self._reported.pop(job.id, None)
         if known is not None and not job.run:
             await self.service.report([{"id": f"{job.own_key}:{kind}", "run": job.key, "kind": kind}])
         self.spool.settle(job)
 
-    # -- what is wanted ----------------------------------------------------------------------------------------
+    # -- orders ------------------------------------------------------------------------------------------------
 
     async def _obey(self, jobs: Mapping[BatchId, WatchedJob]) -> None:
         waiting = {reported.incident: reported for reported in self._reported.values()}
@@ -424,10 +424,10 @@ class BatchJobRecovery:
             await self._close(news.closed, waiting)
 
     async def _close(self, closed: Collection[str], waiting: Mapping[str, _Reported]) -> None:
-        """What is decided is settled: shown as it is, or let go on."""
+        """Settle decided jobs: they are shown as they are, or continue."""
         for incident in closed:
             known = waiting.get(incident)
-            # It may have been ordered to run again just now, or meanwhile by a person.
+            # An order to run it again may have come just now, or meanwhile from a person.
             if known is not None and known.job.id in self._reported:
                 outcome = await self._outcome(known.job)
                 if fate(outcome) is WatchedJobAction.FAILED:
@@ -436,7 +436,7 @@ class BatchJobRecovery:
                     del self._reported[known.job.id]
 
     async def _do(self, order: OrderedAction, job: WatchedJob | None) -> None:
-        """Carry an order out and answer it. What the batch system does not answer now is tried at the next look."""
+        """Carry out an order and answer it. If the batch system does not answer now, it is tried at the next poll."""
         if job is None:
             refusal = "the job has ended and is no longer watched"
         elif not self.acting:
@@ -447,7 +447,7 @@ class BatchJobRecovery:
                     refusal = await self._why_not(job, order.verb)
                     if not refusal:
                         await self._carry_out(order, job)
-                        job = None  # it goes on, or is settled
+                        job = None  # it continues, or is settled
             except Permanent as error:
                 refusal, job = str(error), None
             except PortError as error:
@@ -455,10 +455,10 @@ class BatchJobRecovery:
                 return
         await self.service.answer(order.id, "refused" if refusal else "done", refusal)
         if job is not None:
-            await self._settle(job, "run-failed")  # that is all that comes of it
+            await self._settle(job, "run-failed")  # nothing more is done for it
 
     async def _carry_out(self, order: OrderedAction, job: WatchedJob) -> None:
-        """`Permanent`: the batch system refuses, or cannot do such a thing."""
+        """`Permanent`: the batch system refuses, or does not support the action."""
         if order.verb in AGAIN:
             await self._again(order, job)
         elif order.verb == "suspend":
@@ -475,7 +475,7 @@ class BatchJobRecovery:
         if details is None:
             raise Permanent("the batch system no longer has the job; submit it again")
         known = self._reported.get(job.id)
-        # With other needs it is the job that is recovered; as it was, it is where it ran.
+        # New needs mean that the job itself was the cause; otherwise the nodes where it failed are avoided.
         avoid = known.nodes if known is not None and not order.needs else ()
         needs = needed(details, order.needs)
         start = self._failed_start(job)
@@ -483,11 +483,11 @@ class BatchJobRecovery:
             raise Permanent(f"job {job.id} has waited too long for a decision and has ended")
         await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid, failed_start=start)
         self.spool.forget_questions(job)
-        # Its next failure is another one.
+        # Its next failure is a new one.
         self._reported.pop(job.id, None)
 
     def _failed_start(self, job: WatchedJob) -> int | None:
-        """Which start of a job has failed by its own word, though it may still run."""
+        """The start of a job that has failed by its own report, though it may still run."""
         question = self.spool.questions({job.base: job.owner}).get(job.id)
         return None if question is None else question.restarts
 
@@ -499,5 +499,5 @@ class BatchJobRecovery:
 
 
 def _queued_again(outcome: BatchOutcome, details: JobDetails | None) -> bool:
-    """Whether the batch system has the job in its queue already: what is told is a start of it that was lost."""
+    """Whether the batch system has queued the job again already: the outcome is that of a lost start."""
     return outcome.state is BatchState.LOST and details is not None and details.waiting

@@ -16,17 +16,17 @@ class HeldTask:
     document: JobDocument
     claim: Claim
     task: str = ""
-    """Its id at the task server; empty until that is known."""
+    """The task's id at the task server; empty until it is known."""
     tried: bool = False
-    """Its creation was begun; whether it took place is known only once it has a task."""
+    """Its creation was attempted; whether that succeeded is known only once it has a task."""
     missing: int = 0
-    """Looks in a row at which the server did not know it."""
+    """Polls in a row at which the server did not know it."""
     due: bool = False
-    """Someone said that it is over."""
+    """Someone reported that it is over."""
     registered: bool = False
-    """Its server was asked to call back, and it is not to be polled all the more."""
+    """Its server was asked to call back, and it need not be polled more often."""
     report: CompletionReport | None = None
-    """Its end, until that is settled."""
+    """Its completion, until that is settled."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class HeldTasks:
         return len(self._by_claim)
 
     def __iter__(self) -> Iterator[HeldTask]:
-        """In the order in which they were claimed; they may go while one looks."""
+        """In the order in which they were claimed; tasks may be removed during the iteration."""
         return iter(list(self._by_claim.values()))
 
     def __contains__(self, task: HeldTask) -> bool:
@@ -56,7 +56,7 @@ class HeldTasks:
 
     @property
     def watched(self) -> list[HeldTask]:
-        """Those whose end is waited for, or is still to be settled."""
+        """The tasks whose completion is awaited, or has yet to be settled."""
         return [held_task for held_task in self._by_claim.values() if held_task.task or held_task.report]
 
     def of_job(self, job: str) -> HeldTask | None:

@@ -1,7 +1,7 @@
 """Registers a relay as a pilot, sends its heartbeats, and takes over the tasks of relays on dead servers.
 
-A relay lives in a server. When that server is gone its claims need not wait for their lease: another relay of the same task server takes them away,
-claims the jobs as any pilot would, and finds their tasks where they are. Nothing is sent twice for it.
+A relay runs in a server. When that server is gone its claims need not wait for their lease: another relay of the same task server releases them,
+claims the jobs as any pilot would, and finds their existing tasks. Nothing is sent twice because of this.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.pilots.heartbeats import Heartbeats
 
 DEAD_AFTER = 8.0
-"""Seconds for which a server's own heartbeat may stand still."""
+"""Seconds for which a server's own heartbeat may be missing."""
 FRESH = 5_000
-"""Milliseconds in which a server that just registered its relay has had no time to heartbeat."""
+"""Milliseconds after registering its relay within which a server may not have sent a heartbeat yet."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class ProxyPilot:
         )
 
     async def take_over(self) -> None:
-        """Look which servers are gone, and take away what their relays to the same task server held."""
+        """Find servers that are gone, and release the claims of their relays to the same task server."""
         relay = self.relay
         others = [
             pilot
@@ -103,7 +103,7 @@ class ProxyPilot:
                 self.on_event("a relay is taken over", {"relay": pilot.id, "jobs": taken})
 
     async def _dead(self) -> set[str]:
-        """Servers whose own heartbeat has stood still: seen by counters, never by clocks."""
+        """Servers whose own heartbeat has stopped: detected by counters, never by clocks."""
         now = self.clock.monotonic()
         newest: dict[str, int] = {}
         for heartbeat_page in await self.pilots.heartbeat_pages(fresh=True):

@@ -1,4 +1,4 @@
-"""What is sent to a task server for a job, and how the final state of the task becomes the result of the job's attempt."""
+"""The request sent to a task server for a job, and the conversion of the task's final state to the result of the job's attempt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 GIB = 1 << 30
 MOST_LOG = 64 * 1024
 LIVE = (TaskState.QUEUED, TaskState.INITIALIZING, TaskState.RUNNING)
-"""States in which a task is asked for by lists: those in which tasks spend their time."""
+"""States for which tasks are listed: those in which tasks spend their time."""
 _REASONS = {
     TaskState.COMPLETE: "exit",
     TaskState.EXECUTOR_ERROR: "exit",
@@ -32,9 +32,9 @@ REFUSED = "downstream-refused"
 
 
 def body_of(document: JobDocument, spec: Specification, image: str) -> Json:
-    """The task that is created for a job's attempt: what its client asked for, with what the job needs by now and the tags of the conversation.
+    """The task that is created for a job's attempt: its client's request, with the job's present resources and the tags of the conversation.
 
-    A job that did not come as a task is its command in an image.
+    A job that was not submitted as a task becomes its command in an image.
     """
     kept = spec.extra.get(TES)
     asked = kept.get("task") if isinstance(kept, dict) else None
@@ -43,10 +43,10 @@ def body_of(document: JobDocument, spec: Specification, image: str) -> Json:
     body["tags"] = tags | tags_of(document)
     resources = body.get("resources")
     if isinstance(resources, dict) and isinstance(parameters := resources.get("backend_parameters"), dict):
-        # What was meant for us is not for the next.
+        # Parameters for this server are not passed on to the next.
         kept = {name: value for name, value in parameters.items() if name.lower() not in PARAMETERS}
         body["resources"] = {**resources, "backend_parameters": kept}
-    # What rules have changed since it was asked for goes along.
+    # Changes made by rules since the request are included.
     if document.resources != spec.resources or asked is None:
         body["resources"] = dict(body.get("resources", {})) | _resources(document.resources)
     return body
@@ -75,7 +75,7 @@ def _resources(need: Resources) -> Json:
 
 
 def end_of(document: JobDocument, claim: Claim, task: TaskDocument, *, where: str, now: int) -> CompletionReport:
-    """The end of an attempt as the server that ran its task tells it."""
+    """The completion of an attempt, as reported by the server that ran its task."""
     log = task.logs[-1] if task.logs else TaskLog()
     well = task.state is TaskState.COMPLETE
     ran = log.logs[-1] if log.logs else None
@@ -99,7 +99,7 @@ def end_of(document: JobDocument, claim: Claim, task: TaskDocument, *, where: st
 
 
 def failure_of(document: JobDocument, claim: Claim, reason: str, words: str, *, where: str) -> CompletionReport:
-    """The end of an attempt of which its server says nothing, or nothing good."""
+    """The completion of an attempt whose server reports nothing, or a failure."""
     ending = AttemptResult(
         document.token, claim.id, AttemptOutcome.FAILURE, reason=reason, host=where, stage="executing"
     )
@@ -107,7 +107,7 @@ def failure_of(document: JobDocument, claim: Claim, reason: str, words: str, *, 
 
 
 def _words(log: TaskLog) -> str:
-    """What the executors printed and the server noted, in the order in which it happened as far as that is known."""
+    """The output of the executors and the notes of the server, in chronological order as far as that is known."""
     texts = [text for executor_log in log.logs for text in (executor_log.stdout, executor_log.stderr) if text]
     texts += [text for text in log.system_logs if text]
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts)

@@ -1,6 +1,6 @@
 """Creates the jobs of TES tasks, once for each intended task.
 
-A request that is sent again is known by its key, or by its text while nobody was told the id that it was given (decision 55).
+A repeated request is recognised by its key, or by its text as long as its id was not sent to a client (decision 55).
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from forestay.services.jobs.job_submitter import JobSubmitter, specification_nam
 from forestay.services.jobs.specification_cache import SpecificationCache
 
 WINDOW = 60_000
-"""Milliseconds: a request that is the same as one of this or the last window may be its repeat."""
+"""Milliseconds: a request equal to one of this or the last window may be its repeat."""
 PATIENCE = (0.05, 0.15, 0.4)
-"""Seconds between looks for the word of another server that its answer was sent."""
+"""Seconds between polls for another server's record that its response was sent."""
 TOGETHER = 0.03
-"""Seconds to wait for more such words: they are written together."""
+"""Seconds to wait for more such records: they are written together."""
 AT_ONCE = 32
-"""Tasks of one text in a window that are looked at together."""
+"""Tasks of one text in a window that are read together."""
 REMEMBER = 10_000
 
 
 class CreatedTask(NamedTuple):
-    """A task that is stored."""
+    """A stored task."""
 
     id: str
     created: bool
-    """False: an earlier request had made it."""
+    """False: an earlier request had created it."""
     text: str = ""
-    """The digest of what was asked, where a repeat is known by it."""
+    """The digest of the request, where a repeat is recognised by it."""
 
 
 class _Last(NamedTuple):
-    """The last task that was made of a text here."""
+    """The last task that this server created for a text."""
 
     window: int
     number: int
@@ -69,7 +69,7 @@ class _Last(NamedTuple):
 
 @dataclass(slots=True)
 class TaskFactory:
-    """The service; one a server."""
+    """The service; one for each server."""
 
     store: JobStore
     submit: JobSubmitter
@@ -91,11 +91,11 @@ class TaskFactory:
         key: str | None,
         fallback: bool = False,
     ) -> CreatedTask:
-        """Make a task. With a key a repeat gives the same task; without, a repeat is known by its text while the first answer was not sent.
+        """Create a task. With a key, a repeat returns the same task; without, a repeat is recognised by its text as long as the first response was not sent.
 
-        ``fallback`` says that the request came to the path that clients try when the first one failed them: there a text that was just taken by the
-        first path is its repeat, also when the answer was sent and got lost.
-        `Transient` when the store did not acknowledge it: it may stand, and the same request again finds it.
+        ``fallback`` says that the request came to the path that clients try when the first one failed: there a text that was just accepted by the
+        first path is its repeat, also when the response was sent and got lost.
+        `Transient` when the store did not acknowledge it: it may exist, and a repeat of the request finds it.
         """
         spec = _named(specification_of(task, tenant, asked, warnings))
         text = orjson.dumps([owner, spec.id, asked.priority])
@@ -128,14 +128,14 @@ class TaskFactory:
             made = await self._make(task, spec, job, owner=owner, asked=asked)
             if made.created or not await self._told_elsewhere(job):
                 return made._replace(text=digest)
-            number += 1  # another server has made one of the same text meanwhile, and told so
+            number += 1  # another server has created one of the same text meanwhile, and sent its id
 
     async def _last_of(self, digest: str, window: int) -> _Last | None:
         last = self._made.get(digest)
         return await self._last_elsewhere(digest, window) if last is None or last.window < window - 1 else last
 
     async def _the_same(self, made: CreatedTask, spec: Specification) -> CreatedTask:
-        """One key is for one task."""
+        """The task if it matches the request; `Conflict` otherwise: one key is for one task."""
         if not made.created:
             stored = (await self.store.get([made.id])).get(made.id)
             if stored is not None and stored.document.specification != spec.id:
@@ -143,7 +143,7 @@ class TaskFactory:
         return made
 
     async def _last_elsewhere(self, digest: str, window: int) -> _Last | None:
-        """What other servers, or this one before it was started anew, made of the same text."""
+        """The last task of the same text created by other servers, or by this one before it was restarted."""
         firsts = {place: _job_of(digest, place, 0) for place in (window, window - 1)}
         known = await self.store.get(list(firsts.values()))
         for place, first in firsts.items():
@@ -160,7 +160,7 @@ class TaskFactory:
         return None
 
     async def _told_elsewhere(self, job: str) -> bool:
-        """Whether the id was sent to a client; the word of it comes a moment after the task."""
+        """Whether the id was sent to a client; the record of that follows a moment after the task."""
         for pause in (*PATIENCE, None):
             if await self.store.get_record(_mark(job)) is not None:
                 return True
@@ -174,7 +174,7 @@ class TaskFactory:
         return stored is not None and stored.document.final
 
     def told(self, made: CreatedTask, tenant: str) -> None:
-        """The id of a task was sent to its client: the same request again asks for another."""
+        """Called when a task's id was sent to its client: the same request again creates another task."""
         last = self._made.get(made.text)
         if last is None or last.reported or _job_of(made.text, last.window, last.number) != made.id:
             return
@@ -211,7 +211,7 @@ class TaskFactory:
         return CreatedTask(job, accepted[0].created)
 
     async def run(self) -> None:
-        """Write down which ids were sent, until cancelled."""
+        """Record which ids were sent, until cancelled."""
         while True:
             await self._marking.wait()
             await asyncio.sleep(TOGETHER)
@@ -226,7 +226,7 @@ class TaskFactory:
 
 
 def outputs_of(task: str, tenant: str, owner: str, name: str, priority: int) -> Submission:
-    """The job that brings the outputs of a task away, held until that has ended."""
+    """The job that delivers the outputs of a task, held until the task has ended."""
     return Submission(
         _named(outputs_specification(tenant)),
         owner,

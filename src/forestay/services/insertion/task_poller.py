@@ -1,8 +1,8 @@
 """Polls a task server for the states of a relay's tasks in few calls, and reads the results of those that have ended.
 
-Most tasks that are waited for are among the newest, so one page of the newest says how they stand, and costs a server that has no index over states no
-more than that page. For those that are not on it there is one list for each state in which tasks spend their time; what is in none of them is asked for
-by itself.
+Most awaited tasks are among the newest, so one page of the newest has their states, and costs a server without an index over states no
+more than that page. For those that are not on it there is one list for each state in which tasks spend their time; a task in none of them is requested
+separately.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from forestay.services.insertion.task_server_connection import TaskServerConnect
 from forestay.services.jobs.job_completions import CompletionReport
 
 FEW = len(LIVE)
-"""So many tasks are asked for one by one: a list for each state would be as many calls."""
+"""Up to this many tasks are requested one by one: a list for each state would take as many calls."""
 BESIDE = 32
-"""Tasks that may have come after those that are waited for, and still be on the same page."""
+"""Newer tasks than the awaited ones that a page has room for."""
 PAGE = 1000
 STRAY_AGAIN = 60.0
-"""Seconds until a task that is none of ours is looked at again."""
+"""Seconds until a task without a claim here is checked again."""
 MOST_STRAYS = 10_000
 _LIVE = frozenset(state.value for state in LIVE)
 
@@ -59,12 +59,12 @@ class TaskPoller:
         self.spawn = spawn
         self.told = on_event
         self._filters = True
-        """Whether the server does as it is asked when it lists by tags and state."""
+        """Whether the server applies the filters when it lists by tags and state."""
         self._strays: dict[str, float] = {}
-        """Tasks that are none of ours, and when each is looked at next."""
+        """Tasks without a claim here, and when each is checked next."""
 
     async def look(self, watched: Sequence[HeldTask], *, whole: bool) -> list[tuple[HeldTask, CompletionReport]]:
-        """The ends that are found among them, or among those that are said to be over."""
+        """The completions among all of them, or among those that were reported as over."""
         waiting = [task for task in watched if task.report is None]
         live = await self._live(waiting) if whole and len(waiting) > FEW else frozenset()
         asked = [held_task for held_task in waiting if held_task.due or (whole and held_task.task not in live)]
@@ -72,7 +72,7 @@ class TaskPoller:
         return [(task, report) for task, report in zip(asked, reports, strict=True) if report is not None]
 
     async def _live(self, waiting: Sequence[HeldTask]) -> frozenset[str]:
-        """The tasks that are surely under way."""
+        """The tasks that are certainly in progress."""
         size = min(PAGE, len(waiting) + BESIDE)
         newest = await self._listed("", "", size)
         states = {str(task.get("id", "")): str(task.get("state", "")) for task in newest[0]}
@@ -89,7 +89,7 @@ class TaskPoller:
             while True:
                 tasks, page = await self._listed(state.value, page, PAGE)
                 if any(task.get("state") != state.value for task in tasks):
-                    self._filters = False  # each task is asked for by itself from now on
+                    self._filters = False  # from now on each task is requested separately
                     return set()
                 live |= {str(task.get("id", "")) for task in tasks}
                 if not page:
@@ -103,7 +103,7 @@ class TaskPoller:
         return listed.tasks, listed.next
 
     async def _ask(self, held_task: HeldTask) -> CompletionReport | None:
-        """How one task stands; its end if it is over."""
+        """Request one task; returns its completion if it is over."""
         try:
             task = read_shown_task(await self.server.call(self.server.service.get(held_task.task, full=True)))
         except NotFound as error:
@@ -119,10 +119,10 @@ class TaskPoller:
             return None
         return end_of(held_task.document, held_task.claim, task, where=self.name, now=self.clock.now())
 
-    # -- what is none of ours ----------------------------------------------------------------------------------
+    # -- tasks without a claim here ----------------------------------------------------------------------------
 
     def _note_strays(self, live: set[str]) -> None:
-        """Look at tasks of this tenant that are none of ours here, not at once and not often: most are just being made, or another server's."""
+        """Check tasks of this tenant without a claim here, with delay and rarely: most are just being created, or another server's."""
         now = self.clock.monotonic()
         for stray in live - {held_task.task for held_task in self.held}:
             due = self._strays.setdefault(stray, now + self.server.policy.settle)
@@ -133,7 +133,7 @@ class TaskPoller:
             del self._strays[next(iter(self._strays))]
 
     async def _stray(self, task: str) -> None:
-        """Cancel it if its job has ended, or goes on as another task."""
+        """Cancel such a task if its job has ended, or continues as another task."""
         with suppress(PortError, ValueError):
             shown = await self.server.call(self.server.service.get(task, full=True))
             job, token = str(tags_in(shown).get(JOB_TAG, "")), token_named(str(tags_in(shown).get(ATTEMPT_TAG, "")))

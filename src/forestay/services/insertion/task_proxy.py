@@ -1,12 +1,12 @@
 """Forwards jobs to a task server that is not ours: the proxy of paper P0, section 5.
 
-It takes the place of a pilot. It claims the jobs that are meant for its server (monitor), makes a task of each there and keeps who is who (correlator: see
-`domain.jobs.conversation`), asks in few calls how they stand, and brings their ends as a pilot would. What to do about an end that is not good is
-decided where every failure is decided (recovery): a job that is tried again comes back here, or to another server's relay, as its next attempt, and
-its client, who knows the job's id alone, sees nothing of it.
+It acts as a pilot. It claims the jobs intended for its server (monitor), creates a task for each there and keeps the mapping (correlator: see
+`domain.jobs.conversation`), polls their states in few calls, and reports their completions as a pilot would. A failure is
+decided where every failure is decided (recovery): a retried job comes back here, or to another server's relay, as its next attempt, and
+its client, which knows only the job's id, does not notice.
 
-What the server does not say is not concluded. A creation that was not answered is looked for by its tags before it is sent again; while a
-server is silent its tasks are left alone until patience ends; a task of an attempt that no longer counts is cancelled.
+Nothing is concluded from silence. A creation without a response is searched by its tags before it is sent again; while a
+server is silent its tasks are left alone until the patience ends; a task of an attempt that no longer counts is cancelled.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import WriteListener
 
 TOGETHER = 0.02
-"""Seconds to wait for more of what moves: it seldom moves alone."""
+"""Seconds to wait for more changes: they seldom come alone."""
 SHARE = 20
-"""Nobody waits for the next look much longer than this part of what the task itself took."""
+"""The wait for the next poll is at most about one part in this many of the task's own duration."""
 REST = 1
-"""Asking is followed by a rest of so many times its own length, at least: a server is not kept busy by being asked."""
+"""A poll is followed by a pause of at least this many times its own duration, so that polling does not keep a server busy."""
 ENOUGH = Resources(cpus=1 << 40, memory=1 << 60, disk=1 << 60, gpus=1 << 30)
-"""What a server is taken to have: what it cannot run it refuses or queues itself."""
+"""The resources assumed for a server: it refuses or queues what it cannot run."""
 
 
 class TaskProxy(WriteListener):
@@ -66,7 +66,7 @@ class TaskProxy(WriteListener):
         passed: Callable[[str], None] = lambda _point: None,
         seen: Callable[[Sequence[Stored], float], None] = lambda _found, _since: None,
     ) -> None:
-        """`passed` is called at named points, for tests that stop there; `seen` with the documents that were read, and since when they are so at least."""
+        """`passed` is called at named points, for tests that stop there; `seen` with the documents that were read, and the time at which they were current at least."""
         self.name = name
         self.tenant = tenant
         self.pilot = pilot
@@ -94,7 +94,7 @@ class TaskProxy(WriteListener):
         self._moved_at = self._next_look = self._asking = 0.0
 
     async def run(self) -> None:
-        """Until cancelled. Nothing is claimed before the server has answered for the first time."""
+        """Run until cancelled. Nothing is claimed before the server has answered for the first time."""
         self.server.doubt()
         for task in [held_task for held_task in self.held if not held_task.task and held_task.report is None]:
             self._background.begin(self._send(task))
@@ -108,14 +108,14 @@ class TaskProxy(WriteListener):
             self._background.stop()
 
     def hint(self, task: str, *, only_of: str = "") -> None:
-        """Someone says that a task is over: it is looked at now. Who may speak of a single job only changes nothing for the tasks of others."""
+        """Poll a task now that is reported as over. With `only_of`, a sender with rights for one job cannot affect the tasks of others."""
         for held_task in self.held:
             if held_task.task == task and only_of in ("", held_task.document.id):
                 held_task.due = True
                 self._changed.set()
 
     def notice(self, stored: Stored) -> None:
-        """A document was written here: if it takes a job of ours away, its task is cancelled at once."""
+        """Called for each document written in this process: if it ends a claim of this relay, its task is cancelled at once."""
         task = self.held.of_job(stored.document.id)
         if task is not None:
             self._still_ours(task, stored.document)
@@ -152,14 +152,14 @@ class TaskProxy(WriteListener):
 
     @property
     def _quick(self) -> float:
-        """Seconds between looks while things move: one that calls back for all its tasks need not be asked as often."""
+        """Seconds between polls while states change: a server that calls back for all its tasks is polled less often."""
         registered = self.policy.callback is not None and all(task.registered for task in self.held)
         return self.policy.notified if registered else self.policy.quick
 
-    # -- looking -----------------------------------------------------------------------------------------------
+    # -- polling -----------------------------------------------------------------------------------------------
 
     async def _looking(self) -> None:
-        """Ask how the tasks stand: soon after something moved, ever less often while nothing does; at once for those that are said to be over."""
+        """Poll the tasks: soon after a change, less and less often while nothing changes; at once those that are reported as over."""
         while True:
             if not self.held.watched:
                 self._changed.clear()
@@ -187,7 +187,7 @@ class TaskProxy(WriteListener):
                 await asyncio.sleep(TOGETHER)
 
     async def _look(self, *, whole: bool) -> bool:
-        """One round, over all or those that are said to be over; says whether anything ended."""
+        """Poll once, all tasks or those that are reported as over; returns whether any ended."""
         watched = self.held.watched
         reports = [(task, task.report) for task in watched if task.report is not None]
         since = self.clock.monotonic()
@@ -198,7 +198,7 @@ class TaskProxy(WriteListener):
         return bool(reports)
 
     async def _end(self, reports: Sequence[tuple[HeldTask, CompletionReport]]) -> None:
-        """Bring ends; one that is not settled is brought again."""
+        """Report completions; one that is not settled is reported again."""
         for task, report in reports:
             task.report = report
         fresh = [(task, report) for task, report in reports if task in self.held]
@@ -220,7 +220,7 @@ class TaskProxy(WriteListener):
         await self._end([(task, failure_of(task.document, task.claim, reason, words, where=self.name))])
 
     async def _give_up(self, why: str) -> None:
-        """Nobody knows what became of the tasks: the next attempt looks for them before it sends anything."""
+        """Give up tasks of unknown outcome: the next attempt searches for them before it sends anything."""
         held = list(self.held)
         self.told("the task server is given up for now", {"tasks": len(held), "silent": round(self.server.silent)})
         await self._end([(task, failure_of(task.document, task.claim, SILENT, why, where=self.name)) for task in held])
@@ -228,7 +228,7 @@ class TaskProxy(WriteListener):
     # -- what no longer counts ---------------------------------------------------------------------------------
 
     async def _checking(self) -> None:
-        """See now and then whether the jobs are still ours: what was cancelled, forced or taken away elsewhere is cancelled at the server too."""
+        """Check periodically whether the claims are still held: jobs that were cancelled, forced or reclaimed elsewhere are cancelled at the server too."""
         while True:
             await asyncio.sleep(self.policy.check)
             jobs = self.held.jobs
@@ -248,7 +248,7 @@ class TaskProxy(WriteListener):
         self._background.begin(self._let_go(task))
 
     async def _let_go(self, held_task: HeldTask) -> None:
-        """Cancel the task of a job that is not ours any more, and say so: the end is late, and kept as that."""
+        """Cancel the task of a job whose claim is lost, and report it: the completion is late, and kept as such."""
         if held_task.task:
             await self.server.cancel(held_task.task)
         report = failure_of(

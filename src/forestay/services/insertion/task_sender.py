@@ -1,7 +1,7 @@
 """Creates the task of a claim at the task server, once, and records the exchange.
 
-A creation that was not answered may have taken place: it is looked for by its tags before it is sent again. So is the task of an earlier attempt of
-which nobody knows what became of it; one that runs or has ended well is adopted.
+A creation without a response may have taken place: it is searched by its tags before it is sent again. So is the task of an earlier attempt of
+unknown outcome; a task that runs or has succeeded is adopted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from forestay.services.insertion.task_completions import REFUSED, body_of
 from forestay.services.insertion.task_server_connection import TaskServerConnection, tags_in
 
 NOTES_TOGETHER = 0.1
-"""Seconds to wait for more exchanges to write down: nothing hangs on when one is written."""
+"""Seconds to wait for more exchanges to record: nothing depends on when one is written."""
 
 
 class TaskSender:
@@ -56,7 +56,7 @@ class TaskSender:
         on_event: Callable[[str, Mapping[str, object]], None],
         passed: Callable[[str], None],
     ) -> None:
-        """`failure` brings the end of an attempt that cannot be sent: its reason, and words."""
+        """`failure` reports the end of an attempt that cannot be sent: its reason, and a text."""
         self.name = name
         self.server = server
         self.policy = server.policy
@@ -72,7 +72,7 @@ class TaskSender:
         self._unwritten: list[Record] = []
 
     async def send(self, task: HeldTask) -> None:
-        """Make the task of a claim; what the store does not say now is asked again."""
+        """Create the task of a claim; reads that the store does not answer now are repeated."""
         while task in self.held:
             try:
                 await self._send_once(task)
@@ -103,7 +103,7 @@ class TaskSender:
             await self.failure(held_task, REFUSED, str(error))
             return
         if task is None:
-            return  # it is not ours any more, or its server was given up
+            return  # the claim is lost, or its server was given up
         held_task.task = task
         self.sent += not adopted
         self.adopted += adopted
@@ -112,9 +112,9 @@ class TaskSender:
             self.spawn(self.server.cancel(task))  # taken away while it was sent
 
     async def _create(self, task: HeldTask, body: Json) -> str | None:
-        """The id of the new task. Of a creation that was not answered the server is asked, before it is sent again.
+        """The id of the new task. After a creation without a response the server is searched before it is sent again.
 
-        A server that answers otherwise and never to this is asked ever less often, and given up in the end as one that is silent.
+        A server that answers other calls but never this one is tried less and less often, and given up in the end like a silent one.
         """
         key = key_of(task.document.id, task.document.token)
         settle, first = self.policy.settle, self.clock.monotonic()
@@ -125,7 +125,7 @@ class TaskSender:
                 raise Permanent(f"there is no TES service at this address: {error}") from error
             except Unreached as error:
                 if downstream_of(task.document) == ANY_DOWNSTREAM:
-                    # Another server may take it at once; nothing was tried here.
+                    # Another server may accept it at once; nothing was tried here.
                     await self.failure(task, NOT_STARTED, str(error))
                     return None
                 if await self._given_up(task, str(error)):
@@ -150,7 +150,7 @@ class TaskSender:
         return None
 
     async def _find(self, held_task: HeldTask) -> str | None:
-        """The task of this job that counts, if its server has one: it runs, or has ended well. Waits until the server answers."""
+        """The valid task of this job, if its server has one: it runs, or has succeeded. Waits until the server answers."""
         while held_task in self.held:
             try:
                 tasks = await self.server.tasks_of(held_task.document.id)
@@ -174,16 +174,16 @@ class TaskSender:
         return None
 
     async def _given_up(self, task: HeldTask, why: str) -> bool:
-        """Wait for the server a little; a job for which it was silent too long is given back as a failure, to be sent again later or elsewhere."""
+        """Wait a little for the server; a job for which it was silent too long is returned as a failure, to be sent again later or elsewhere."""
         if self.server.silent < self.policy.patience:
             await self.server.rest()
             return False
         await self.failure(task, SILENT, why)
-        await self.server.rest()  # should the end not be settled, it is brought again by whoever looks
+        await self.server.rest()  # if the completion is not settled, the polling loop reports it again
         return True
 
     def _note(self, held_task: HeldTask, *, adopted: bool) -> None:
-        """Write the exchange down, together with others: what is lost of it is found again by its tags."""
+        """Record the exchange, together with others: a lost record is recovered by the task's tags."""
         document = held_task.document
         exchange = Exchange(document.id, document.token, self.name, held_task.task, adopted, held_task.registered)
         record = Record(exchange.name, document.tenant, KIND, document.id, self.clock.now(), exchange.as_plain())

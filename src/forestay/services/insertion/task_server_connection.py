@@ -23,24 +23,24 @@ class ProxyPolicy:
     """How a relay treats its server. Times are in seconds."""
 
     most: int = 500
-    """Tasks under way at once."""
+    """Tasks in progress at once."""
     at_once: int = 16
-    """Calls under way at once."""
+    """Concurrent calls."""
     quick: float = 0.05
-    """Between looks while things move; it grows while nothing does."""
+    """Interval between polls while states change; it grows while nothing does."""
     notified: float = 2.0
-    """The same, while the server was asked to call back for every task."""
+    """The same, when the server was asked to call back for every task."""
     slow: float = 10.0
     settle: float = 2.0
-    """How long a creation that was not answered may still arrive."""
+    """How long a creation without a response may still arrive."""
     patience: float = 300.0
     """How long a server may be silent before its tasks are given up."""
     check: float = 2.0
-    """Between looks whether the jobs are still ours."""
+    """Interval between checks whether the claims are still held."""
     image: str = "docker.io/library/alpine:3"
     """For jobs that name no container."""
     callback: Callable[[str], str] | None = None
-    """The address by which the server can say that the task of a job is over; None: it calls nobody."""
+    """The address at which the server can report that the task of a job is over; None: no callbacks."""
 
 
 class TaskServerConnection:
@@ -63,7 +63,7 @@ class TaskServerConnection:
 
     @property
     def answers(self) -> bool:
-        """Whether it answered when it was asked last."""
+        """Whether it answered the last call."""
         return self._silent_since is None
 
     @property
@@ -72,11 +72,11 @@ class TaskServerConnection:
         return 0.0 if self._silent_since is None else self.clock.monotonic() - self._silent_since
 
     def doubt(self) -> None:
-        """It counts as silent until it is heard."""
+        """Treat the server as silent until it answers."""
         self._silent_since = self.clock.monotonic()
 
     async def call(self, asking: Coroutine[Any, Any, T]) -> T:
-        """One call, of a few at once; whether the server answers is noted."""
+        """Make one of a limited number of concurrent calls; records whether the server answers."""
         async with self._calls:
             try:
                 answer = await asking
@@ -97,17 +97,17 @@ class TaskServerConnection:
         self._silent_since, self._wait = None, 0.0
 
     async def rest(self) -> None:
-        """Before the next call to one that did not answer."""
+        """Pause before the next call to a server that did not answer."""
         await asyncio.sleep(max(0.1, self._wait) * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
 
     async def answering(self, tenant: str) -> None:
-        """Ask a silent server for something small, ever less often."""
+        """Probe a silent server with a small request, less and less often, until it answers."""
         await asyncio.sleep(self._wait * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
         with suppress(PortError):
             await self.call(self.service.listed(tags={RELAY_TAG: tenant}, size=1))
 
     async def tasks_of(self, job: str) -> list[Json]:
-        """Every task that it has of a job, with its tags. A server that does not filter is read through."""
+        """All tasks that the server has for a job, with their tags. A server that does not filter is read completely."""
         tasks: list[Json] = []
         page = ""
         for _ in range(MOST_PAGES):
@@ -119,7 +119,7 @@ class TaskServerConnection:
         return tasks
 
     async def cancel(self, task: str) -> None:
-        """Again and again until it has heard it, within its patience."""
+        """Cancel a task, repeatedly until the server has answered, within the patience."""
         began = self.clock.monotonic()
         while self.clock.monotonic() - began < self.policy.patience:
             try:

@@ -11,7 +11,7 @@ from forestay.ports.jobs.job_store import JobQuery
 
 
 def state_of(document: JobDocument, outputs: JobDocument | None) -> TaskState:
-    """How a task stands, by its job and the one that brings its outputs away."""
+    """The state of a task, from its job and the job that delivers its outputs."""
     match document.state:
         case State.AVAILABLE:
             return TaskState.QUEUED
@@ -32,7 +32,7 @@ def state_of(document: JobDocument, outputs: JobDocument | None) -> TaskState:
     if BRINGS not in document.labels:
         return verdict
     if outputs is None or not outputs.final:
-        return TaskState.RUNNING  # shown as ended only when its outputs are there
+        return TaskState.RUNNING  # shown as ended only when its outputs are delivered
     if verdict is not TaskState.COMPLETE or _nothing_to_bring(document):
         return verdict
     if outputs.state is State.CANCELLED:
@@ -45,7 +45,7 @@ def _nothing_to_bring(document: JobDocument) -> bool:
 
 
 def states_asked(state: TaskState) -> frozenset[State]:
-    """The states of jobs among which tasks of a state are found."""
+    """The states of jobs that tasks of this state can have."""
     return {
         TaskState.QUEUED: frozenset({State.AVAILABLE}),
         TaskState.INITIALIZING: frozenset({State.RUNNING}),
@@ -59,11 +59,11 @@ def states_asked(state: TaskState) -> frozenset[State]:
 
 
 def tasks_of(tenant: str, state: TaskState | None, tags: Iterable[tuple[str, str]]) -> JobQuery:
-    """The query that finds the jobs of tasks; what it cannot say is looked at afterwards."""
+    """The query that finds the jobs of tasks; conditions that it cannot express are checked afterwards."""
     states = states_asked(state) if state is not None else frozenset()
     return JobQuery(tenant=tenant, states=states, labels={MARK: TASK, **dict(tags)})
 
 
 def completion_record(document: JobDocument, claim: str, kind: str, pilot: str) -> str:
-    """The name of what a pilot told about the end of the last attempt."""
+    """The name of the pilot's record on the end of the last attempt."""
     return f"{document.id}:{document.generation}.{document.attempt}:{claim}:{kind}:{pilot}"

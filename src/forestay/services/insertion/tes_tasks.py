@@ -1,8 +1,8 @@
 """TES tasks over the job store: reports their state, and ensures that their outputs are delivered.
 
-A task is one Forestay job; one with outputs has a second, which is held until the first has ended (`formats.ga4gh.tes_job`). Whoever sees that end lets the
-second go: the server that wrote it, at once; any server that looks for such jobs now and then; and whoever is asked how the task stands. So it
-happens whoever dies meanwhile, and to let go twice is harmless.
+A task is one Forestay job; a task with outputs has a second, which is held until the first has ended (`formats.ga4gh.tes_job`). Any process that sees that
+end releases the second: the server that wrote it, at once; any server that searches for such jobs periodically; and the one that is asked for the task's
+state. So it happens whichever process dies meanwhile, and releasing twice is harmless.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from forestay.services.shared.checked_writer import WriteApplied, WriteListener
 from forestay.services.shared.recent import Recent
 
 CANCELING = 30_000
-"""Milliseconds for which a cancelled task whose pilot has not told its end is shown as being cancelled."""
+"""Milliseconds for which a cancelled task whose pilot has not reported its end is shown as being cancelled."""
 EVERY = 5.0
 PAGE = 500
 
 
 @dataclass(slots=True)
 class TesTasks(WriteListener):
-    """The service; one a server."""
+    """The service; one for each server."""
 
     label: ClassVar[str] = MARK
     store: JobStore
@@ -43,14 +43,14 @@ class TesTasks(WriteListener):
     recall: TaskCache
     _ended: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(10_000))
 
-    # How tasks stand
+    # States of tasks
 
     async def find(self, job: str) -> Stored | None:
-        """The job of a task; of one that was written or read here a moment ago, as it was then."""
+        """The job of a task; if it was written or read here a moment ago, that copy."""
         return self.recall.recall(job) or (await self.store.get([job])).get(job)
 
     async def states(self, jobs: Sequence[Stored]) -> Mapping[str, TaskState]:
-        """How these tasks stand, in the words of TES; what is being recovered is shown as waiting or running."""
+        """The TES states of these tasks; tasks that are being recovered are shown as waiting or running."""
         ended = [job.document for job in jobs if job.document.final and BRINGS in job.document.labels]
         beside = await self.store.get([outputs_job(document.id) for document in ended]) if ended else {}
         states: dict[str, TaskState] = {}
@@ -66,7 +66,7 @@ class TesTasks(WriteListener):
         return states
 
     async def _still_stopping(self, document: JobDocument) -> bool:
-        """Whether the pilot of a cancelled task has not told yet that nothing of it is left."""
+        """Whether the pilot of a cancelled task has yet to report that nothing of it is left."""
         claim = document.former_claim
         if claim is None or self.clock.now() - document.changed > CANCELING:
             return False
@@ -74,7 +74,7 @@ class TesTasks(WriteListener):
         return await self.store.get_record(completion_record(document, claim, "late-completion", by)) is None
 
     async def completion_notes(self, document: JobDocument) -> Mapping[str, object]:
-        """What the pilot of the deciding attempt told beside its end: the record of it."""
+        """The record that the pilot of the deciding attempt sent with its completion."""
         last = document.winner or document.last
         if last is None:
             return {}
@@ -89,14 +89,14 @@ class TesTasks(WriteListener):
     # Outputs
 
     async def cancel(self, stored: Stored, *, by: str) -> object:
-        """End a task; one that has ended stays as it is."""
+        """Cancel a task; one that has ended does not change."""
         answer = await self.steer.cancel(stored.document.id, by=by, reason="requested through TES")
         if BRINGS in stored.document.labels:
             await self.steer.cancel(outputs_job(stored.document.id), by=by, reason="its task was cancelled")
         return answer
 
     def notice(self, stored: Stored) -> None:
-        """A document was written here: the outputs of a task that has ended are to be brought away."""
+        """Called for each document written in this process: the outputs of an ended task have to be delivered."""
         self.recall.notice(stored)
         if BRINGS in stored.document.labels and stored.document.final:
             self._look_at(stored.document.id)
@@ -106,7 +106,7 @@ class TesTasks(WriteListener):
             self._ended.put_nowait(job)
 
     async def run(self) -> None:
-        """Let jobs of outputs go until cancelled, and look now and then for those that nobody let go."""
+        """Release jobs of outputs until cancelled, and search periodically for those that nobody released."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._let_go_noticed())
             while True:
@@ -114,7 +114,7 @@ class TesTasks(WriteListener):
                 try:
                     await self._sweep()
                 except PortError:
-                    continue  # the next look finds them
+                    continue  # the next poll finds them
 
     async def _let_go_noticed(self) -> None:
         while True:
@@ -142,7 +142,7 @@ class TesTasks(WriteListener):
                 return
 
     async def _let_go(self, task: JobDocument) -> None:
-        """The task has ended: its outputs may go, or are not wanted any more."""
+        """Release or cancel the delivery of an ended task's outputs."""
         if not task.final or BRINGS not in task.labels:
             return
         job = outputs_job(task.id)
@@ -159,34 +159,34 @@ class TesTasks(WriteListener):
 
 
 FRESH = 3.0
-"""Seconds; a little more than lie between two looks of a relay at what it holds."""
+"""Seconds; a little more than the interval between a relay's checks of its claims."""
 MOST = 2_000
 
 
 class _CachedTask(NamedTuple):
     since: float
-    """So it was at this moment at least."""
+    """The time at which it was current at least."""
     stored: Stored
 
 
 @dataclass(slots=True)
 class TaskCache(NewJobListener):
-    """Remembers the jobs of tasks as this server wrote or read them a moment ago: clients ask for the same few tasks again and again.
+    """Caches the jobs of tasks that this server wrote or read a moment ago: clients request the same few tasks again and again.
 
-    Whatever is written through this server is seen at once. What someone else wrote, a reconciler or another server, is seen after ``FRESH`` at the latest; the
-    jobs that a relay holds are read together every few seconds in any case, so that no poll for one of them needs a read of its own.
+    Writes through this server are visible at once. Writes of others, a reconciler or another server, are visible after ``FRESH`` at the latest; the
+    jobs that a relay holds are read together every few seconds in any case, so that a poll for one of them needs no read of its own.
     """
 
     clock: Clock
     _known: Recent[str, _CachedTask] = field(default_factory=lambda: Recent(MOST))
 
     def recall(self, job: str) -> Stored | None:
-        """The job as it was a moment ago, if that is known."""
+        """The recent copy of a job, if there is one."""
         known = self._known.get(job)
         return known.stored if known is not None and self.clock.monotonic() - known.since <= FRESH else None
 
     def notice(self, stored: Stored) -> None:
-        """It was written here, just now."""
+        """Called for each document written in this process."""
         self._put(stored, self.clock.monotonic())
 
     def created(self, jobs: Sequence[Stored]) -> None:
@@ -194,7 +194,7 @@ class TaskCache(NewJobListener):
             self.notice(stored)
 
     def seen(self, jobs: Sequence[Stored], since: float) -> None:
-        """They were read by a question that was asked then: what was written here meanwhile is newer."""
+        """Add documents read by a request made at `since`: what was written here meanwhile is newer."""
         for stored in jobs:
             known = self._known.get(stored.document.id)
             if known is None or known.since < since:

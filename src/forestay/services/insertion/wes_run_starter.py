@@ -1,6 +1,6 @@
 """Starts runs for clients of the Workflow Execution Service, and stores the original request beside each run.
 
-The run is started before the request is written down: a run that is listed is one that was begun. Who repeats a request with its key gets the same run, and what
+The run is started before the request is recorded: every listed run was started. A repeat of a request with its key returns the same run, and what
 is missing is written then.
 """
 
@@ -29,17 +29,17 @@ from forestay.services.flows.run_starter import RunStarter
 RUN = "wes-run"
 MAX_FILES = 100
 MAX_BYTES = 16 << 20
-"""Of all attachments together; what is larger belongs into a storage element."""
+"""The most bytes of all attachments together; larger data belong on a storage element."""
 
 
 class PythonFlows(Protocol):
-    """The flows that the operator put there."""
+    """The flows in the operator's folder."""
 
     def flows(self) -> Mapping[str, PythonFlow]: ...
 
 
 class InvalidFlow(Exception):
-    """The flow that was sent has errors."""
+    """The submitted flow has errors."""
 
     def __init__(self, problems: tuple[object, ...]) -> None:
         super().__init__(f"the flow has {len(problems)} error(s)")
@@ -61,9 +61,9 @@ class WesRunStarter:
     async def start(
         self, request: RunRequest, files: Mapping[str, bytes], *, tenant: str, owner: str, key: str | None
     ) -> str:
-        """Start a run; its id.
+        """Start a run and return its id.
 
-        `InvalidFlow` if the flow has errors, `Permanent` if something else is wrong, `NotFound` if a flow is named that is not there, `Conflict` if the key
+        `InvalidFlow` if the flow has errors, `Permanent` if something else is wrong, `NotFound` if the named flow does not exist, `Conflict` if the key
         was used for another request.
         """
         _check_files(files)
@@ -86,11 +86,11 @@ class WesRunStarter:
         return started.run
 
     async def started(self, tenant: str, owner: str, key: str) -> bool:
-        """Whether a run was asked for with this key, and begun."""
+        """Whether a run was requested with this key, and started."""
         return await self.store.get_record(record_of(run_keyed(tenant, owner, _own(key)))) is not None
 
     async def _known(self, tenant: str, run: str, digest: str) -> bool:
-        """Whether this very request was taken before."""
+        """Whether this request was accepted before."""
         before = await self.store.get_record(record_of(run))
         if before is None:
             return False
@@ -99,7 +99,7 @@ class WesRunStarter:
         return True
 
     async def _version(self, request: RunRequest, files: Mapping[str, bytes], tenant: str) -> str:
-        """The stored flow that is meant."""
+        """The version of the requested flow, which is stored."""
         if request.engine not in ("", "forestay"):
             raise Permanent(f"there is no engine {request.engine[:100]} here; the only engine is forestay")
         python = PYTHON.get(request.type)
@@ -116,7 +116,7 @@ class WesRunStarter:
         return await self._sent(language, request, files, tenant)
 
     async def _sent(self, language: FlowLanguage, request: RunRequest, files: Mapping[str, bytes], tenant: str) -> str:
-        """A flow that came with the request, or one that was stored before and is named by its version."""
+        """A flow attached to the request, or one that was stored before and is named by its version."""
         if request.url not in files:
             if re.fullmatch(r"[0-9a-f]{64}", request.url):
                 await self.flows.plan(tenant, request.url)
@@ -132,7 +132,7 @@ class WesRunStarter:
         return await self.flows.put(read.flow, tenant=tenant)
 
     def _python(self, request: RunRequest, files: Mapping[str, bytes]) -> PythonFlow:
-        """A flow of the operator's folder, by its name, or by a copy of its very file: nobody else's code is run."""
+        """A flow of the operator's folder, by its name, or by an identical copy of its file: no other code is run."""
         known = self.folder.flows()
         if request.url not in files:
             if request.url in known:
@@ -150,7 +150,7 @@ class WesRunStarter:
 
 
 def _own(key: str) -> str:
-    """A key of this interface is none of the others."""
+    """The key with a prefix that separates it from the keys of other interfaces."""
     return f"wes:{key}"
 
 

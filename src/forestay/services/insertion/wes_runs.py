@@ -1,7 +1,7 @@
 """Reads runs for the Workflow Execution Service: their list, states and tasks.
 
-A page of runs costs one search and a question for each run that has not ended; how a run ended is remembered here, and kept in the store for the time after the
-engine has forgotten it.
+A page of runs costs one search and one query for each run that has not ended; final states are cached here, and kept in the store for the time after the
+engine has forgotten the run.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from forestay.services.insertion.wes_run_starter import RUN, record_of
 END = "wes-end"
 CANCEL = "wes-cancel"
 AT_ONCE = 20
-"""Questions to the engine at the same time, for one page."""
+"""Concurrent queries to the engine for one page."""
 REMEMBERED = 50_000
 MAX_SUB_RUNS = 10_000
 COUNTS_LAST = 5.0
-"""Seconds that counts are good for."""
+"""Seconds for which counts are cached."""
 
 
 class RunStatus(NamedTuple):
@@ -57,11 +57,11 @@ class RunCursor(NamedTuple):
     at: int
     id: str
     snapshot: int
-    """When the first page was asked for: what came later is not part of the list."""
+    """When the first page was requested: later runs are not part of the list."""
 
 
 class WesRunPage(NamedTuple):
-    """Some runs, the oldest first; no position: this was the last page."""
+    """Some runs, oldest first; no position: this was the last page."""
 
     runs: Sequence[WesRun]
     position: RunCursor | None
@@ -86,7 +86,7 @@ class WesRuns:
     _counts: dict[str, tuple[float, Mapping[str, int]]] = field(default_factory=dict)
 
     async def counts(self, tenant: str) -> Mapping[str, int]:
-        """How many runs of a tenant there are in each state of runs, as far as the engine remembers; some seconds old."""
+        """The number of a tenant's runs in each state, as far as the engine remembers; some seconds old."""
         now = self.clock.monotonic()
         known = self._counts.get(tenant)
         if known is None or now - known[0] > COUNTS_LAST:
@@ -110,7 +110,7 @@ class WesRuns:
         return WesRunPage(runs, RunCursor(records[-1].at, records[-1].id, first.snapshot) if more else None)
 
     async def _after(self, tenant: str, position: RunCursor, wanted: int) -> list[Record]:
-        """So many records behind a position. Those of the position's own millisecond are found again, and left out."""
+        """The given number of records after a position. Those of the position's own millisecond are found again, and left out."""
         ask = wanted
         while True:
             ask = min(ask, MAX_PAGE)
@@ -125,14 +125,14 @@ class WesRuns:
             ask *= 2
 
     async def get(self, tenant: str, run: str) -> WesRun | None:
-        """A run that was asked for here; None: there is none, though there may be such a run."""
+        """A run that was requested here; None: there is none, though such a run may exist."""
         record = await self.store.get_record(record_of(run))
         if record is None or record.tenant != tenant:
             return None
         return _run(record, (await self.statuses(tenant, {run: record.at}))[run])
 
     async def statuses(self, tenant: str, runs: Mapping[str, int]) -> Mapping[str, RunStatus]:
-        """How runs stand, with when each was asked for."""
+        """The states of runs; `runs` maps each to the time of its request."""
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(run: str, at: int) -> RunStatus:
@@ -153,7 +153,7 @@ class WesRuns:
         if state_of(flow_run.state, cancelled=True) is not state_of(flow_run.state):
             cancelled = await self.store.get_record(f"{CANCEL}:{run}") is not None
         state = state_of(flow_run.state, cancelled=cancelled)
-        # A run is shown as ended only when it is: its last words go out before.
+        # A run is shown as ended only when it has ended: its last messages are sent before that.
         if state in ENDED and flow_run.ended is None:
             state = WesRunState.CANCELING if cancelled else WesRunState.RUNNING
         status = RunStatus(state, at, flow_run.ended)
@@ -175,17 +175,17 @@ class WesRuns:
             self._ended.popitem(last=False)
 
     async def note_cancel(self, tenant: str, run: str, by: str) -> None:
-        """Write down that somebody wants the run to end, before its run is told."""
+        """Record a request to cancel the run, before the run is told."""
         record = Record(f"{CANCEL}:{run}", tenant, CANCEL, run, self.clock.now(), {"by": by})
         await self.store.add_records([record])
 
     async def cancelled_by(self, run: str) -> str:
-        """Who wanted a run to end first; empty: nobody."""
+        """Who first requested that a run be cancelled; empty: nobody."""
         record = await self.store.get_record(f"{CANCEL}:{run}")
         return str(record.body["by"]) if record is not None else ""
 
     async def sub_runs(self, tenant: str, run: str, version: str) -> Sequence[SubRun]:
-        """The runs of the sub-flows that a run has begun."""
+        """The runs of the sub-flows that a run has started."""
         try:
             state = await self.engine.state(run)
             plan = await self.flows.plan(tenant, version)

@@ -1,6 +1,6 @@
 """Carries out decisions within the safeguards; what the safeguards refuse is postponed or held for a person, never lost.
 
-Each step of a playbook takes place once, whoever repeats this. What needs more than one write and cannot be done here runs in a workflow of the flow engine.
+Each step of a playbook takes effect once, whoever repeats it. Playbooks that need more than one write and cannot run here run in a workflow of the flow engine.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ from forestay.services.shared.checked_writer import WriteApplied, Writer
 
 NOBODY = "this domain does not support it"
 AT_ONCE = 20
-"""Playbooks of several steps that are begun at the same time."""
+"""Playbooks of several steps that are started at the same time."""
 _SETTLED = {
     DefaultAction.RETRY.value: IncidentState.COMPLETE,
     ExceptionAction.HOLD.value: IncidentState.HELD,
     ExceptionAction.FAIL.value: IncidentState.FAILED,
     ExceptionAction.IGNORE.value: IncidentState.IGNORED,
 }
-"""Where an incident stands when a decision without a playbook is carried out."""
+"""The state of an incident after a decision without a playbook was carried out."""
 
 
 class ActionStatus(StrEnum):
-    """What became of the wish to act."""
+    """The result of a request to act."""
 
     DONE = "done"
     REFUSED = "refused"
-    """It was tried, and could not be done: a person is asked."""
+    """It was tried and could not be done: a person decides."""
     BEGUN = "begun"
     """The engine carries it out, step by step."""
     PUT_OFF = "put-off"
-    """The safeguards did not let it through."""
+    """The safeguards did not permit it."""
 
 
 class ActionTaken(NamedTuple):
@@ -90,12 +90,12 @@ class ActionExecutor:
     writer: Writer
     playbooks: PlaybookRunner
     engine: PlaybookEngine | None
-    """Where playbooks of several steps live; None: this domain runs no runs."""
+    """Runs playbooks of several steps; None: this domain has no flow engine."""
     storms: StormTracker
     clock: Clock
 
     async def carry_out(self, pendings: Sequence[PendingException], permits: Permits) -> Mapping[str, ActionTaken]:
-        """Do what was decided as far as the permits go; what was done, by the id of the incident. Of a job that cannot be written now nothing is said."""
+        """Carry out the decisions that are permitted; returns what was done, by the id of the incident. Jobs that cannot be written now are left out."""
         refused: list[tuple[PendingException, ActionRefused | None]] = []
         settled, playbooks = list[PendingException](), list[PendingException]()
         for pending in pendings:
@@ -108,13 +108,13 @@ class ActionExecutor:
         return await self._put_off(refused) | await self._settle(settled) | await self._run(playbooks)
 
     async def hold(self, status: IncidentStatus, job: JobDocument | None, why: str) -> None:
-        """Hold an incident for a person that cannot be handled without one; a failed job is not due any more."""
+        """Hold an incident that cannot be handled without a person; a failed job is no longer due."""
         await self.log.move({status.id: StatusChange(IncidentState.HELD, max(1, status.n), why)})
         if job is not None:
             await self.writer.write([parked(job, NEVER, self.clock.now())])
 
     async def make_due(self, incidents: Sequence[str], jobs: Sequence[JobDocument]) -> None:
-        """What was put off is to be looked at again now; `jobs`: those of the failures among them."""
+        """Make postponed incidents due now; `jobs`: those of the failures among them."""
         now = self.clock.now()
         await self.log.move(dict.fromkeys(incidents, StatusChange(IncidentState.WAITING, due=now)))
         if jobs:
@@ -123,7 +123,7 @@ class ActionExecutor:
     # -- not now -----------------------------------------------------------------------------------------------
 
     async def _put_off(self, refused: Sequence[tuple[PendingException, ActionRefused | None]]) -> Taken:
-        """They are not done now: later by themselves, or when a person has looked. First where they stand, for people: one that is held must be seen."""
+        """Postpone these: they continue automatically later, or after a person decides. The status is written first: people must see what is held."""
         if not refused:
             return {}
         taken: Taken = {}
@@ -154,7 +154,7 @@ class ActionExecutor:
         return taken
 
     async def _wake_late(self, refused: Sequence[tuple[PendingException, str]]) -> None:
-        """Somebody may have let the group go on between the safeguards' word and ours, and did not find these among the held: nobody would wake them."""
+        """Make due what was held too late: a person may have released the group after the safeguards' reply and before these were held."""
         if not refused:
             return
         tenants = dict.fromkeys(pending.incident.tenant for pending, _ in refused)
@@ -165,7 +165,7 @@ class ActionExecutor:
     # -- without a playbook ------------------------------------------------------------------------------------
 
     async def _settle(self, pendings: Sequence[PendingException]) -> Taken:
-        """What the default policy says: for a failure one write on the job, for all others nothing but where the incident stands."""
+        """Carry out the default policy: for a failure one write on the job, for all others only the incident's status."""
         if not pendings:
             return {}
         now, lost = self.clock.now(), set[str]()
@@ -179,7 +179,7 @@ class ActionExecutor:
             }
         done = [pending for pending in pendings if pending.id not in lost]
         words = {pending.id: str(pending.decision.detail.get("words", "")) for pending in done}
-        # Only for people: what was lost of it costs nothing but a line in a list.
+        # Only for people: a lost status costs no more than a line in a list.
         await self.log.move(
             {
                 pending.id: StatusChange(_SETTLED[pending.decision.verdict], pending.decision.n, words[pending.id])
@@ -200,7 +200,7 @@ class ActionExecutor:
             if own and is_one_write(playbook, of_run=bool(incident.run)):
                 at_once.append(pending)
             elif self.engine is not None:
-                # What another engine is to do takes as long as that engine takes: a workflow waits for it.
+                # A command takes as long as the other engine takes: a workflow waits for it.
                 begun.append(pending)
             elif own and incident.job and is_of_job(playbook):
                 in_order.append(pending)
@@ -209,7 +209,7 @@ class ActionExecutor:
             else:
                 unsupported.append(pending)
         taken = await self._put_off([(pending, None) for pending in unsupported])
-        # First the entry, then the act.
+        # The audit entry comes before the action.
         await self.log.write_audit([pending for pending in pendings if pending.id not in taken])
         taken |= await self._at_once(at_once)
         for pending in in_order:
@@ -236,7 +236,7 @@ class ActionExecutor:
         }
 
     async def _in_order(self, pending: PendingException) -> ActionTaken:
-        """Do steps that are about the job alone one after the other: a domain that runs no runs has nobody else for it. A repeat finds what is done."""
+        """Carry out steps that concern only the job, one after the other, for a domain without a flow engine. A repeat finds what is done."""
         n, state, words = pending.decision.n, PlaybookRunState.COMPLETE, ""
         for place, step in enumerate(pending.playbook.steps if pending.playbook is not None else ()):
             end = await self.playbooks.do_step(pending.id, n, place)
@@ -251,7 +251,7 @@ class ActionExecutor:
         return ActionTaken(ActionStatus.REFUSED, words)
 
     async def _abroad(self, pending: PendingException) -> ActionTaken:
-        """Have another engine do it; if it does not answer at once, `EngineReplies` does the rest when it does."""
+        """Have another engine do it; if it does not reply at once, `EngineReplies` completes it on the reply."""
         try:
             end = await self.playbooks.do_only_step(pending.id, pending.decision.n)
         except Unanswered:
@@ -269,12 +269,12 @@ class ActionExecutor:
     async def _begin_one(self, pending: PendingException) -> None:
         assert self.engine is not None  # noqa: S101 - the caller looked
         incident, n = pending.incident, pending.decision.n
-        # Noted first: a playbook that is quickly over says itself where the incident stands then.
+        # Noted first: a playbook that ends quickly writes the incident's next status itself.
         await self.log.move({incident.id: StatusChange(IncidentState.ACTING, n, _words(pending))})
         await self.engine.start_playbook(incident.id, n, tenant=incident.tenant, owner=incident.owner)
 
     async def _keep_from_retry(self, pendings: Sequence[PendingException]) -> None:
-        """The failures among them are not due by themselves any more: a workflow or a person goes on."""
+        """Make the failures among them not due: a workflow or a person continues them."""
         if jobs := _jobs_of(pendings):
             now = self.clock.now()
             await self.writer.write([parked(job, NEVER, now) for job in jobs])
@@ -307,7 +307,7 @@ class SingleStepRunner:
     playbooks: PlaybookRunner
 
     async def run(self, asked: Sequence[SingleStep]) -> Sequence[StepEnd]:
-        """Carry them out, once each; how each ended, in order, and where its incident stands is written then."""
+        """Carry them out, once each, and write the status of their incidents; returns the results in order."""
         if not asked:
             return ()
         incidents = self.playbooks.incidents
@@ -322,7 +322,7 @@ class SingleStepRunner:
         return [ends[step.incident.id] for step in asked]
 
     async def _begin(self, asked: Sequence[SingleStep]) -> Sequence[StepRequest]:
-        """Say that the steps begin; as whoever was the first has said."""
+        """Record that the steps begin; returns the first records if they existed."""
         now = self.playbooks.clock.now()
         begun = await self._add([step.record(StepMark.BEGUN, now) for step in asked])
         return [
@@ -331,7 +331,7 @@ class SingleStepRunner:
         ]
 
     async def _add(self, records: Sequence[StepRecord]) -> Sequence[StepRecord]:
-        """Add records; as whoever was the first has written them."""
+        """Add records; returns the first ones where they existed."""
         incidents = self.playbooks.incidents
         first = await incidents.add_steps(records)
         if all(first):
@@ -345,7 +345,7 @@ class SingleStepRunner:
         recovered = await playbooks.jobs.recover_all([JobAction(ask.incident, ask.do, ask.id) for ask in together])
         outcomes = {ask.id: outcome for ask, outcome in zip(together, recovered, strict=True)}
         for ask in asks:
-            # The end of a retry policy may have to be told to the run; whoever finds the job's line there does not write it again.
+            # The end of a retry policy may have to be reported to the run; where the job's line exists already it is not written again.
             alone = ask.id not in outcomes or (
                 ask.do.action is ActionKind.RETRY and outcomes[ask.id].detail.startswith(AfterLastLevel.ROLLBACK)
             )

@@ -25,7 +25,7 @@ from forestay.services.exceptions.act.job_actions import MAX_AVOIDED, SITE, Acti
 from forestay.services.exceptions.record.decision_log import StepRequest
 
 AVOID_FOR = 3_600_000
-"""Milliseconds for which a job stays away from a target that was left."""
+"""Milliseconds for which a job avoids a target that it was moved from."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class DataActions:
     # -- another replica ---------------------------------------------------------------------------------------
 
     async def failed_input(self, document: JobDocument) -> JobInput | None:
-        """The input that a job's last attempt failed for, from where it would be brought now; None: it was about none."""
+        """The input that made a job's last attempt fail, with its present source; None: no input did."""
         last = document.last
         if last is None or not last.file or last.stage not in (None, "staging-in"):
             return None
@@ -76,14 +76,14 @@ class DataActions:
         return from_newest(wanted, await newest_commits(self.store, await self.store.get([output.job])))
 
     async def other_replica(self, document: JobDocument, wanted: JobInput) -> LogicalFile | None:
-        """What is known of an input of which another replica is good; None: there is none."""
+        """The catalogue's entry of an input that has another good replica; None: there is none."""
         name = logical_name(wanted)
         if name is None:
             return None
         file = (await self.catalogue.locate([name], Viewpoint(document.tenant)))[name]
         now = self.clock.now()
         good = [replica for replica in file.replicas if not replica.bad(now)]
-        # What is named by an address, or made by a job, has its own place besides, and that is what failed. Otherwise one of these did, told or not.
+        # An input named by a URL, or made by a job, has a source of its own beside the replicas, and that failed. Otherwise one of these did, reported or not.
         spared = 1 if catalogue_name(name) is None or _told(document, file) else 2
         return file if len(good) >= spared else None
 
@@ -95,7 +95,7 @@ class DataActions:
         if file is None:
             return ActionOutcome(done=False, detail=f"no other replica of {wanted.source} is known")
         if catalogue_name(file.name) is not None and not _told(document, file):
-            # Its pilot did not say which one failed: it was the one that is tried first.
+            # The pilot did not report which one failed: it was the one that is tried first.
             pilot = await self._pilot(document)
             view = Viewpoint(document.tenant, pilot.site if pilot is not None else "")
             first = (await self.catalogue.locate([file.name], view))[file.name].replicas[0]
@@ -105,7 +105,7 @@ class DataActions:
     # -- another target ----------------------------------------------------------------------------------------
 
     async def _other_target(self, ask: StepRequest, document: JobDocument, place: str) -> ActionOutcome:
-        """The job is kept away from where it failed; its next pilot brings the files to where that is, and outputs to that site's element."""
+        """Keep the job away from where it failed; its next pilot stages the files at its own site, and outputs go to that site's element."""
         host = document.last.host if document.last is not None else ""
         pilot = await self._pilot(document)
         alive = await self.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
@@ -129,7 +129,7 @@ class DataActions:
     # -- room --------------------------------------------------------------------------------------------------
 
     async def _free(self, ask: StepRequest, document: JobDocument, size: int) -> ActionOutcome:
-        """On the element that outputs did not fit on, or on the host: by its caches."""
+        """Free space on the element that was full for the outputs, or on the host by trimming its caches."""
         last, element = document.last, await self._element(document)
         if element is not None:
             freed = await self.elements.free(element, document.tenant, size)
@@ -141,14 +141,14 @@ class DataActions:
         return await self.jobs.recover(ask.incident, ask.do, step=ask.id, notes={FREE: size})
 
     async def room_at(self, document: JobDocument) -> str:
-        """What could be freed where a job's files did not fit: `element`, `cache`, or nothing."""
+        """Where space could be freed for a job's files: `element`, `cache`, or empty."""
         if await self._element(document) is not None:
             return "element"
         pilot = await self._pilot(document)
         return "cache" if pilot is not None and pilot.extra.get("cache") else ""
 
     async def _element(self, document: JobDocument) -> StorageElement | None:
-        """The element that the outputs of a job's last attempt were to go to; None: it did not fail there."""
+        """The element for the outputs of a job's last attempt; None: it did not fail there."""
         last, pilot = document.last, await self._pilot(document)
         if last is None or last.stage != "staging-out" or pilot is None:
             return None
@@ -156,7 +156,7 @@ class DataActions:
         return self.elements.elements.outputs_for(document.tenant, pilot.site, own)
 
     async def _trim(self, ask: StepRequest, document: JobDocument, host: str, size: int) -> None:
-        """Tell every pilot of the host to trim its cache; the one that takes the job next does so in any case."""
+        """Tell every pilot of the host to trim its cache; the one that claims the job next does so in any case."""
         alive = await self.pilots.find_pilots(tenant=document.tenant, state=PilotState.ALIVE.value)
         orders = [
             Record(
@@ -174,13 +174,13 @@ class DataActions:
             await self.store.add_records(orders)
 
     async def _pilot(self, document: JobDocument) -> Pilot | None:
-        """Who ran the last attempt, as the job's story tells it."""
+        """The pilot of the last attempt, from the job's story."""
         names = [line.by for line in document.history if line.event == "claim"]
         known = await self.pilots.get_pilot(names[-1]) if names else None
         return known.pilot if known is not None and known.pilot.tenant == document.tenant else None
 
 
 def _told(document: JobDocument, file: LogicalFile) -> bool:
-    """Whether the pilot of the last attempt has said which replica failed: then one is marked since that attempt began."""
+    """Whether the pilot of the last attempt reported which replica failed: then one was marked after that attempt began."""
     began = max((line.at for line in document.history if line.event == "claim"), default=0)
     return any(replica.bad_since is not None and replica.bad_since >= began for replica in file.replicas)

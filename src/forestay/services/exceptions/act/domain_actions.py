@@ -1,6 +1,6 @@
 """Playbook actions on the domain to which a job is sent, and on who is notified of its completion there (paper P0, section 4).
 
-A domain is reached by the relays of its task server, which servers enrol as pilots: so every process knows which domains there are.
+A domain is reached through the relays of its task server, which servers enrol as pilots: so every process knows the domains.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from forestay.services.exceptions.act.job_actions import (
 from forestay.services.exceptions.record.decision_log import StepRequest
 
 AVOID_FOR = 3_600_000
-"""Milliseconds for which a job stays away from the domain that it was resubmitted from."""
+"""Milliseconds for which a job avoids the domain from which it was resubmitted."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class DomainActions:
     async def _resubmit(
         self, ask: StepRequest, document: JobDocument, domain: str, relays: Sequence[Pilot]
     ) -> ActionOutcome:
-        """Send the job to the domain that is named, or to any other one that takes it first."""
+        """Send the job to the named domain, or to any other one that claims it first."""
         before = downstream_of(document)
         if before == ANY_DOWNSTREAM:
             before = document.last.host if document.last is not None else ""
@@ -82,7 +82,7 @@ class DomainActions:
         return document.specification in specifications and is_forwardable(specifications[document.specification])
 
     async def _register(self, ask: StepRequest, document: JobDocument, relays: Sequence[Pilot]) -> ActionOutcome:
-        """Register whoever waits for the job's end for that of its next attempt: at its task server, and at this one."""
+        """Register those who wait for the job's completion for that of its next attempt: at its task server, and at this one."""
         registered = []
         if document.delivery is not None:
             registered.append("callback")

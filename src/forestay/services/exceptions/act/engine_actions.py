@@ -1,6 +1,6 @@
 """Playbook actions on the runs of other engines: each is one or more commands, and is done when the engine has replied.
 
-A task of another engine has no job of ours. What rules do to a job (try again, with other needs, by a retry policy) is done to the task.
+A task of another engine has no job here. Actions of rules on a job (retry, change resources, apply a retry policy) are applied to the task.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from forestay.services.exceptions.engines.engine_commands import EngineCommands
 from forestay.services.exceptions.record.decision_log import StepRequest
 
 DEEPEST = 32
-"""Runs above a run that are told."""
+"""The most runs above a run that get a command."""
 MOST_RUNS = 400
-"""Runs of a flow that one step tells."""
+"""The most runs of a flow that get a command of one step."""
 _STEERED: Mapping[ActionKind, OrderVerb] = {
     ActionKind.REMOVE: OrderVerb.REMOVE,
     ActionKind.SUSPEND: OrderVerb.SUSPEND,
@@ -63,7 +63,7 @@ class EngineActions:
     budgets: Budgets = field(default_factory=Budgets)
 
     async def __call__(self, ask: StepRequest) -> ActionOutcome:
-        """Carry a step out. `Transient`: the engine has not answered yet; the order stands, and asking again gives no second one."""
+        """Carry out a step. `Transient`: the engine has not replied yet; the command is still valid, and a repeat sends no second one."""
         run = await self.engines.find_run(ask.incident.run)
         if (run.tenant, run.engine) != (ask.incident.tenant, ask.incident.engine):
             raise NotFound(f"there is no run {ask.incident.run}")
@@ -154,7 +154,7 @@ class EngineActions:
         return ActionOutcome(done=True, detail=words) if outcome.done else outcome
 
     async def _said(self, ask: StepRequest, orders: Sequence[EngineOrder]) -> ActionOutcome:
-        """Give the orders, all of them first, and wait for the answers. Done if every one was obeyed."""
+        """Send all commands, then wait for the replies. Done if every command was obeyed."""
         given_orders: list[EngineOrder] = []
         for order in orders:
             try:

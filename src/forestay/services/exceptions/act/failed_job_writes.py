@@ -15,7 +15,7 @@ from forestay.services.shared.checked_writer import ProposedWrite
 
 
 def parked(job: JobDocument, until: int, now: int) -> ProposedWrite:
-    """The failure is not due before `until`."""
+    """A write that makes the failure not due before `until`."""
 
     def decide(document: JobDocument) -> JobDocument | TransitionRefused:
         if not _is_same_failure(job, document):
@@ -26,7 +26,7 @@ def parked(job: JobDocument, until: int, now: int) -> ProposedWrite:
 
 
 def default_answer_write(pending: PendingException, job: JobDocument, now: int) -> ProposedWrite:
-    """The job after what the default policy decided."""
+    """The write of the default policy's decision to the job."""
     answer = _recorded_answer(pending.decision)
     evidence = pending.incident.context.get("evidence")
     told: Mapping[str, object] = evidence if isinstance(evidence, Mapping) else {}
@@ -51,5 +51,5 @@ def _recorded_answer(decision: Decision) -> DefaultAnswer:
 
 
 def _is_same_failure(before: JobDocument, now: JobDocument) -> bool:
-    """It is this very failure, and nobody has answered it."""
+    """Whether it is the same failure, and still unanswered."""
     return now.state is State.FAULTED and now.attempt == before.attempt and now.last == before.last

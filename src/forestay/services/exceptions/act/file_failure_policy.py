@@ -25,7 +25,7 @@ class FileFailurePolicy:
     remakes: OutputRemaker
 
     async def answer(self, document: JobDocument, evidence: Evidence, finding: CauseFinding) -> Playbook | None:
-        """What the default policy does; None: the job's own retry policy answers. It never raises: what cannot be looked up now is no reason to wait."""
+        """The default playbook; None: the job's own retry policy answers. Never raises: a failed lookup is no reason to wait."""
         stage = evidence.stage.value if evidence.stage is not None else ""
         if stage not in _STAGES or finding.confidence < SURE:
             return None

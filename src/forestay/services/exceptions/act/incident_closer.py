@@ -1,7 +1,7 @@
 """Closes incidents whose failure was answered by a process that died before it recorded the outcome.
 
-The answer to a failure is one write on its job, and what the job is after it is no failure any more: nobody looks for it again. What may be missing is the document
-that the step is over, where the incident stands, and of a retry policy that has come to its end the word to the run. All of it is repeated here, under the same ids.
+The answer to a failure is one write on its job, after which the job is no longer a failure and no search finds it. What may be missing is the record that the step
+is over, the incident's status, and, at the end of a retry policy, the report to the run. All of these are repeated here, under the same ids.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class IncidentCloser:
         await poll_forever(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Go through the incidents of failures that are open, or were put off, and are overdue."""
+        """Check the incidents of failures that are open or postponed, and overdue."""
         query = IncidentQuery(kind=ExceptionType.ABORT.value, states=UNSETTLED, due=self.clock.now())
         cursor: str | None = None
         while True:
@@ -62,7 +62,7 @@ class IncidentCloser:
                 statuses: Mapping[str, IncidentStatus] = statuses,
                 jobs: Mapping[str, Stored] = jobs,
             ) -> None:
-                # One that was left out is read alone: to be unreadable is not to be gone.
+                # A job that is missing in the batch is read alone: unreadable does not mean gone.
                 stored = jobs.get(incident.job) or (await self.store.get([incident.job])).get(incident.job)
                 if stored is None or not is_about(incident, stored.document):
                     await self._close(incident, statuses[incident.id])
@@ -91,11 +91,11 @@ class IncidentCloser:
         elif status.state is IncidentState.OPEN:
             await self._move(status, IncidentState.HELD, "the job continued before its playbook started")
         else:
-            return  # its playbook may have begun since it was put off, and says itself how it ends
+            return  # its playbook may have begun since it was postponed, and records its own end
         self.closed += 1
 
     async def _repeat(self, incident: Incident, decision: Decision) -> None:
-        """What took place is found by the step's id, and is not done a second time."""
+        """Repeat the decision; an action that took place is found by the step's id and not done again."""
         await self.playbooks.do_only_step(incident.id, decision.n)
 
     async def _move(self, status: IncidentStatus, state: IncidentState, words: str) -> None:

@@ -1,6 +1,6 @@
 """Playbook actions on a job: each step is one version-checked write to its document, and is applied once.
 
-The line that a step writes into the job's story bears the step's id. So a repeat, by whomever and however late, finds the line and changes nothing.
+The line that a step writes into the job's story carries the step's id. So a repeat, by any process and however late, finds the line and changes nothing.
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ _AWAITED_BY: Mapping[ActionKind, JobFlowPattern] = {
     ActionKind.REREGISTER: JobFlowPattern.NOTIFICATION,
 }
 REGISTERED = "registered"
-"""Among the notes of a step: who is registered for the end of the job, which the document alone does not say."""
+"""Note of a step: who is registered for the completion of the job, which the document alone does not say."""
 SITE = "site"
-"""Among the notes of a step: the site that is meant, which only a look at the pilots can tell."""
+"""Note of a step: the site to avoid, which only the pilots' documents tell."""
 WAITS_FOR = "waits_for"
-"""Among the notes of a step: the holder that keeps the job until its lost input was made again; empty: it was already."""
+"""Note of a step: the holder that keeps the job until its lost input was made again; empty: it was already."""
 WORDS = "words"
-"""Among the notes of a step: what the job's story says."""
+"""Note of a step: the text for the job's story."""
 
 
 class ActionOutcome(NamedTuple):
-    """What became of a step."""
+    """The outcome of a step."""
 
     done: bool
     detail: str = ""
@@ -96,7 +96,7 @@ class JobAction(NamedTuple):
     step: str
     release_of: str = ""
     notes: Mapping[str, object] = {}
-    """What else its document is to keep."""
+    """Further notes for the job's document."""
 
     @property
     def by(self) -> str:
@@ -104,7 +104,7 @@ class JobAction(NamedTuple):
 
 
 async def job_of(store: JobStore, incident: Incident) -> JobDocument | ActionOutcome:
-    """The job that an exception concerns; or that there is none to act on."""
+    """The job that an exception concerns, or the outcome that there is none to act on."""
     if not incident.job:
         return ActionOutcome(done=False, detail="the exception does not concern a job")
     stored = (await store.get([incident.job])).get(incident.job)
@@ -123,10 +123,10 @@ class JobActions:
     retry_policies: Mapping[str, LevelledRetryPolicy] = field(default_factory=dict)
     budgets: Budgets = field(default_factory=Budgets)
     exhausted: Callable[[Incident, RetriesExhausted], None] = lambda _incident, _exhausted: None
-    """Told when a retry policy has come to its end, for metrics."""
+    """Called when a retry policy is exhausted, for metrics."""
 
     def can(self, action: Action) -> bool:
-        """Whether an action is something that is done to a job here."""
+        """Whether an action is applied to a job here."""
         match action:
             case Steer() | Hold() | RetryByPolicy() | ReserveSpace() | Repoll():
                 return True
@@ -148,12 +148,12 @@ class JobActions:
         release_of: str = "",
         notes: Mapping[str, object] | None = None,
     ) -> ActionOutcome:
-        """Carry a step out on the incident's job. `Transient`: the store did not say; the repeat is safe."""
+        """Carry out a step on the incident's job. `Transient`: the store gave no clear answer; a repeat is safe."""
         (outcome,) = await self.recover_all([JobAction(incident, action, step, release_of, notes or {})])
         return outcome
 
     async def recover_all(self, asked: Sequence[JobAction]) -> Sequence[ActionOutcome]:
-        """Carry steps out by one write, an outcome each. `Transient`: of some the store did not say; the repeat of all is safe."""
+        """Carry out steps by one write, with an outcome for each. `Transient`: the store gave no clear answer for some; repeating all is safe."""
         now = self.clock.now()
         before: dict[str, JobDocument] = {}
         answers = await self.writer.write([self._proposed(action, now, before) for action in asked])
@@ -299,7 +299,7 @@ class JobActions:
         words = f"{answer.then}: {answer.reason}"
         if answer.then is AfterLastLevel.HOLD:
             return steering.hold(document, holder=step, now=now, by=by, reason=words)
-        # Its run hears that the job failed, and the flow says what that means; after `rollback` whoever runs the playbook tells the run too.
+        # The run learns that the job failed, and the flow decides what that means; after `rollback` the playbook's runner tells the run too.
         return steering.force(document, to=State.FAILED, expected=document.token, now=now, by=by, reason=words)
 
     def _steered(
@@ -348,13 +348,13 @@ def _resent(
     notes: Mapping[str, object],
     step: str,
 ) -> JobDocument | TransitionRefused:
-    """The job, to be claimed again. An exception that is no failure finds it running, or still waiting: then it is taken back first."""
+    """The job, ready to be claimed again. An exception that is not a failure finds it running or still waiting: it is then recalled first."""
     if incident.kind is ExceptionType.ABORT or document.state is State.FAULTED:
         return steering.resubmit(document, resources=resources, wait=wait, now=now, by=by, reason=reason, notes=notes)
     if document.claim is not None:
         back = release(document, claim_id=document.claim.id, now=now, by=by, reason=reason, overlap_possible=True)
     elif document.state is State.AVAILABLE:
-        # A hold that is let go at once: the table of states has no step that only takes a note.
+        # A hold that is released at once: the table of states has no transition that only records a note.
         back = steering.hold(document, holder=step, now=now, by=by, reason=reason)
     else:
         return TransitionRefused(f"the job is {document.state}")
@@ -362,7 +362,7 @@ def _resent(
         return back
     if back.state is not State.AVAILABLE:
         return TransitionRefused(f"a person must check: {back.history[-1].note}")
-    # Nobody lost it: that it was taken back is no loss of a claim.
+    # A recall does not count as a lost claim.
     return back.having(
         holders=document.holders,
         releases=document.releases,
@@ -373,12 +373,12 @@ def _resent(
 
 
 def _bears(document: JobDocument, by: str) -> bool:
-    """Whether a step has left its line in the job's story."""
+    """Whether the job's story has the line of a step."""
     return any(line.by == by for line in document.history)
 
 
 def _moved_on(incident: Incident, document: JobDocument) -> TransitionRefused | None:
-    """An answer to an earlier attempt is no answer to the present one."""
+    """The refusal of an answer to an earlier attempt: it does not apply to the present one."""
     if incident.attempt and document.attempt != incident.attempt:
         return TransitionRefused(f"the job has changed: it is at attempt {document.attempt}, not {incident.attempt}")
     return None
@@ -404,8 +404,8 @@ def _noted(
     notes: Mapping[str, object],
     resources: Resources | None = None,
 ) -> JobDocument | TransitionRefused:
-    """The job, with something that it keeps from now on."""
-    # A hold that is let go at once: the table of states has no step that only takes a note.
+    """The job with notes that it keeps from now on."""
+    # A hold that is released at once: the table of states has no transition that only records a note.
     held = steering.hold(document, holder=holder, now=now, by=by, reason=reason)
     if isinstance(held, TransitionRefused):
         return held
@@ -424,7 +424,7 @@ def _awaited(
     holder: str,
     notes: Mapping[str, object],
 ) -> JobDocument | TransitionRefused:
-    """The job, whose next attempt is polled for, or is notified of, in the place of the one that its submitter knows of."""
+    """The job, whose next attempt is polled or reported in place of the one that its submitter knows."""
     if document.final:
         return TransitionRefused(f"the job is already {document.state}")
     if document.state is not State.AVAILABLE and document.attempt <= incident.attempt:
@@ -442,9 +442,9 @@ def _awaited(
 
 
 def awaited_notes(actions: Iterable[ActionKind]) -> dict[str, object]:
-    """What a document keeps of how its next attempt is awaited, as these actions say.
+    """The notes in a job's document on how these actions await its next attempt.
 
-    The write that resubmits the job takes it along: a relay may claim the job before the next step of the playbook begins.
+    The write that resubmits the job includes them: a relay may claim the job before the next step of the playbook begins.
     """
     awaited = [_AWAITED_BY[action].value for action in actions if action in _AWAITED_BY]
     return {AWAITED: awaited[-1]} if awaited else {}
@@ -456,12 +456,12 @@ def _destination(notes: Mapping[str, object]) -> str:
 
 
 def _may_run_elsewhere(document: JobDocument) -> bool:
-    """Whether nobody knows what its last task came to, and a second one could do outside what the first does."""
+    """Whether the outcome of the job's last task is unknown, and a second one could repeat its external effects."""
     return has_external_effects(document) and document.last is not None and document.last.reason == SILENT
 
 
 def staging_notes(document: JobDocument, do: Restage) -> dict[str, object]:
-    """What a document keeps of a re-staging: that there was one, and parameters of transfers that changed."""
+    """The notes in a job's document on a re-staging: their number, and changed parameters of transfers."""
     notes: dict[str, object] = {RESTAGED: restaged(document.extra) + 1}
     if do.how is Restaging.CHANGED:
         notes_data = {"protocol": do.protocol or None, "piece": do.buffer, "timeout": do.timeout}
@@ -471,7 +471,7 @@ def staging_notes(document: JobDocument, do: Restage) -> dict[str, object]:
 
 
 def changed_needs(resources: Resources, needs: Mapping[Amount, NeedChange]) -> Resources:
-    """What a job needs from now on; never less than before."""
+    """The resources that a job needs from now on; never less than before."""
     changes: dict[str, int] = {}
     for amount, need in needs.items():
         before: int = getattr(resources, amount.value) or 0
@@ -484,7 +484,7 @@ def changed_needs(resources: Resources, needs: Mapping[Amount, NeedChange]) -> R
 
 
 def _ledger(document: JobDocument, incident: Incident) -> Ledger:
-    """All retries of a job so far: ours, as its document has them, and those of other layers as far as the evidence tells of them."""
+    """All retries of a job so far: ours, from its document, and those of other layers as far as the evidence reports them."""
     evidences = [evidence for name in ("evidence",) if isinstance(evidence := incident.context.get(name), Mapping)]
     ours = Ledger.from_plain(cast("list[list[object]]", document.extra.get(RETRIES, [])))
     return with_told(ours, incident.cause, retries_told(*evidences, document.labels))

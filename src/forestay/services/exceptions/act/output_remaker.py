@@ -1,7 +1,7 @@
 """Makes lost outputs again: the action `remake`, and the loop that continues the waiting jobs.
 
-Each write is version-checked and may be repeated: the remake is created under an id that its producer gives, the producer notes it, a document says who waits, and
-the failed job is held. Whoever died in between is followed by another who finds what was done.
+Each write is version-checked and may be repeated: the remake is created under an id derived from its producer, the producer notes it, a document records
+who waits, and the failed job is held. If a process dies in between, the next one finds what was done and continues.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ KIND = "remake-wait"
 """The documents of jobs that wait for a remake."""
 BULK = 500
 NOT_YET = TransitionRefused("the job is about to be held")
-"""The action writes down that a job waits before it holds the job."""
+"""The action records that a job waits before it holds the job."""
 
 
 class LostOutput(NamedTuple):
-    """An output that a job needs and that cannot be had any more."""
+    """An output that a job needs and that is no longer available."""
 
     output: Produced
     producer: JobDocument
-    """Who made it last: the job that the input names, or the newest remake that has committed."""
+    """The job that made it last: the one that the input names, or the newest remake that has committed."""
     remake: JobDocument | None
-    """The job that makes it again, as far as there is one."""
+    """The job that makes it again, if there is one."""
     specification: Specification
 
     def committed_again(self, consumer: JobDocument) -> JobDocument | None:
-        """Who has made it again since the attempt of a job began that lacked it."""
+        """The job that has made it again since the attempt that lacked it began."""
         made = (self.producer, self.remake)
         return next((job for job in made if job is not None and committed_since(job, consumer)), None)
 
@@ -111,7 +111,7 @@ class OutputRemaker:
         return is_lost(document.last) and not isinstance(await self._find(document, wanted), str)
 
     async def _find(self, document: JobDocument, wanted: JobInput) -> LostOutput | str:
-        """What was lost; or why nobody can make it again."""
+        """The lost output, or why it cannot be made again."""
         output = produced(wanted.source)
         if output is None:
             return f"{wanted.source} is not an output of a job"
@@ -170,7 +170,7 @@ class OutputRemaker:
         await poll_forever(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Let the jobs go on whose remakes have ended. One whose remake ended badly fails again for its input, and a person is asked by that failure."""
+        """Release the jobs whose remakes have ended. If a remake failed, its job fails again for the missing input, and that failure asks a person."""
         waits = await self.documents.find(KIND)
         for start in range(0, len(waits), BULK):
             await self._let_go(waits[start : start + BULK])

@@ -65,12 +65,12 @@ STANDS: Mapping[PlaybookRunState, IncidentState] = {
     PlaybookRunState.FAILED: IncidentState.HELD,
     PlaybookRunState.STOPPED: IncidentState.HELD,
 }
-"""Where an incident stands when a run of its playbook is over: what did not end well is for a person."""
+"""The state of an incident when a run of its playbook is over: one that did not succeed needs a person."""
 _WELL = frozenset({RunOutcome.COMPLETED.value, RunOutcome.FORCED_COMPLETE.value, RunOutcome.UNDONE.value})
 
 
 class Performer(Protocol):
-    """Carries out actions that need a component which not every installation has: staging, peers, the proxy."""
+    """Carries out actions that need an optional component: staging, peers, the proxy."""
 
     async def __call__(self, ask: StepRequest) -> ActionOutcome: ...
 
@@ -88,9 +88,9 @@ class PlaybookRunner:
     clock: Clock
     others: Mapping[ActionKind, Performer] = field(default_factory=dict)
     elsewhere: ExceptionEngine | None = None
-    """All engines that are not ours."""
+    """The port to all other engines."""
     abroad: Performer | None = None
-    """Carries out what is done to their runs."""
+    """Carries out actions on their runs."""
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -103,11 +103,11 @@ class PlaybookRunner:
         return await self.documents.playbook(incident, n)
 
     async def do_step(self, incident: str, n: int, step: int, *, release: str = "") -> StepEnd:
-        """Carry a step out, once; how it ended, also if that was long ago."""
+        """Carry out a step, once; returns its result, also if it ended long ago."""
         return await self.documents.once(incident, n, step, self.perform, release=release)
 
     async def do_only_step(self, incident: str, n: int) -> StepEnd:
-        """Carry out a playbook of one step, and record where its incident stands then."""
+        """Carry out a playbook of one step, and record the incident's status."""
         end = await self.do_step(incident, n, 0)
         state = PlaybookRunState.COMPLETE if end.state is StepState.DONE else PlaybookRunState.FAILED
         await self.finish(incident, n, state, reason=end.detail)
@@ -116,7 +116,7 @@ class PlaybookRunner:
     async def finish(
         self, incident: str, n: int, state: PlaybookRunState, *, reason: str = "", held: Sequence[str] = ()
     ) -> None:
-        """Record where the incident stands now that its playbook is over. An incident that has moved on stays where it is."""
+        """Record the incident's status after its playbook. An incident that has changed since keeps its status."""
         if state is PlaybookRunState.COMPLETE and await self._keeps(incident, n):
             state = PlaybookRunState.HELD
         if state is PlaybookRunState.COMPLETE:
@@ -139,13 +139,13 @@ class PlaybookRunner:
         raise Transient("the status of the incident could not be stored; try again")
 
     async def lift(self, incident: Incident) -> None:
-        """Let go of what had to wait while the exception was answered: the task or run of a constraint that was not met."""
+        """Release the task or run that waited because of an unmet constraint, now that the exception was answered."""
         if incident.kind in CONSTRAINTS and incident.engine == OWN_ENGINE and incident.run:
             await self._let_go(incident, "" if incident.kind.of_run else incident.instance)
 
     async def _let_go(self, incident: Incident, instance: str) -> None:
         now = self.clock.now()
-        # A new id each time: what was refused because nothing waited yet must not be refused for ever.
+        # A new id each time: a verb that was refused because nothing waited yet must not be refused for ever.
         verb = Verb(
             now,
             f"lift:{incident.id}:{now}",
@@ -159,9 +159,9 @@ class PlaybookRunner:
             await (await self.engine_of(incident)).send_verb(incident.run, verb)
 
     async def release(self, incident: str) -> None:
-        """Let go of what the last playbook of an incident has suspended: a person has answered the incident, and nothing is to wait for it any more.
+        """Release what the last playbook of an incident has suspended: a person has answered the incident, so nothing needs to wait for it.
 
-        The job itself is not touched: the person has steered it. `Transient` if the engine does not answer: the same call again is safe.
+        The job itself is not touched: the person has steered it. `Transient` if the engine does not answer: repeating the call is safe.
         """
         status = (await self.incidents.get_statuses([incident])).get(incident)
         known = (await self.incidents.get_incidents([incident])).get(incident)
@@ -194,7 +194,7 @@ class PlaybookRunner:
                 await (await self.engine_of(known)).send_verb(known.run, verb)
 
     async def _keeps(self, incident: str, n: int) -> bool:
-        """Whether what the playbook did was to keep something for a person: by its last step, or because a retry policy said so at its end."""
+        """Whether the playbook ended by holding something for a person: by its last step, or because an exhausted retry policy says so."""
         steps = (await self.playbook(incident, n)).steps
         if steps and isinstance(steps[-1].do, Hold):
             return True
@@ -205,7 +205,7 @@ class PlaybookRunner:
     # -- what a step does --------------------------------------------------------------------------------------
 
     async def perform(self, ask: StepRequest) -> ActionOutcome:
-        """Do what a step says; whoever calls this has written that it begins."""
+        """Carry out a step; the caller has recorded that it begins."""
         do, incident = ask.do, ask.incident
         if incident.engine != OWN_ENGINE and self.abroad is not None and not isinstance(do, Notify):
             return await self.abroad(ask)
@@ -249,7 +249,7 @@ class PlaybookRunner:
         return outcome
 
     async def _one(self, ask: StepRequest, target: ActionTarget) -> ActionOutcome:
-        """A job, a task, a run, or a run and its ancestors."""
+        """Act on a job, a task, a run, or a run and its ancestors."""
         incident, action = ask.incident, ask.do.action
         if target is ActionTarget.SUBJECT:
             target = ActionTarget.JOB if incident.job else ActionTarget.TASK
@@ -264,16 +264,16 @@ class PlaybookRunner:
         instance = incident.instance if target is ActionTarget.TASK else ""
         done = await self.verb(ask, VERBS[action], instance=instance, ancestors=target is ActionTarget.ANCESTORS)
         if done.done and action is ActionKind.CONTINUE and incident.kind in RAISED and target is not ActionTarget.TASK:
-            # What was suspended as a safeguard when nobody knew of an answer goes on by the playbook that is one.
+            # A run that was suspended as a safeguard, for want of an answer, continues by the playbook that answers it.
             await self._let_go(incident, "")
         return done
 
     async def verb(self, ask: StepRequest, kind: VerbKind, *, instance: str = "", **more: Any) -> ActionOutcome:
-        """Steer the run by a verb whose id is the step's: it is obeyed once."""
+        """Steer the run by a verb whose id is the step's, so that it is executed once."""
         incident = ask.incident
         engine = await self.engine_of(incident)
         holder = ask.release or ask.id
-        # What is said of one round of a task is not said of the next; what was suspended is continued in any.
+        # A verb for one round of a task does not apply to the next; a suspended task is continued in any round.
         round_ = incident.round or None if instance and kind is not VerbKind.CONTINUE else None
         verb = Verb(
             ask.at,
@@ -293,7 +293,7 @@ class PlaybookRunner:
         return ActionOutcome(answer.accepted, answer.detail)
 
     async def engine_of(self, incident: Incident) -> ExceptionEngine:
-        """The engine of the incident's run, which must be one of its tenant's. `NotFound` for all others: nobody learns of another's runs."""
+        """The engine of the incident's run, which must belong to its tenant. `NotFound` for all others, so that no tenant learns of another's runs."""
         engine: ExceptionEngine | None = self.own_engine() if incident.engine == OWN_ENGINE else self.elsewhere
         if engine is None:
             raise Permanent(f"there is no connection to the engine {incident.engine}")
@@ -333,7 +333,7 @@ class PlaybookRunner:
         return {name: filled(value, lookup) for name, value in worklet.give.items()}
 
     async def _data(self, ask: StepRequest) -> Mapping[str, object]:
-        """What the data of a worklet may refer to: the run as it is, and the incident as it was."""
+        """The data that a worklet may refer to: the present run, and the incident as recorded."""
         incident = ask.incident
         about = {"id": incident.id, "kind": incident.kind.value, "cause": incident.cause, "task": incident.instance}
         about |= {"job": incident.job, "owner": incident.owner}

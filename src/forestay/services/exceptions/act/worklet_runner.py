@@ -32,16 +32,16 @@ class WorkletRunner:
     store: JobStore
     flows: FlowStore
     checks: ConstraintChecker
-    """Asked whether a worklet's run may begin."""
+    """Checks whether a worklet's run may begin."""
 
     async def start_worklets(self, incident: str, n: int, step: int) -> None:
-        """Start the worklets of a step; those that run are left alone. `Permanent` or `NotFound` if they can never be."""
+        """Start the worklets of a step that do not run yet. `Permanent` or `NotFound` if they can never start."""
         ask = await self.playbooks.documents.begin(incident, n, step)
         for place, worklet in enumerate(worklets_of(ask.do)):
             await self._start(ask, place, worklet)
 
     async def take_back(self, incident: str, n: int, step: int) -> StepEnd:
-        """Give the run what the worklets of a step came to, once."""
+        """Return the results of a step's worklets to the run, once."""
         return await self.playbooks.documents.once(incident, n, step, self._take_back)
 
     async def worklets_ended(self, incident: str, n: int, step: int) -> Sequence[WorkletEnded]:
@@ -54,7 +54,7 @@ class WorkletRunner:
             try:
                 run = await self.playbooks.own_engine().describe(worklet_run(incident, n, step, place))
             except NotFound:
-                continue  # not started yet, by someone who is at it
+                continue  # not started yet; another process is about to
             if run.ended is not None:
                 ended.append(WorkletEnded(step, place, run.state in _WELL, f"its run was {run.state}"))
         return ended

@@ -1,6 +1,6 @@
 """Decides how an exception is answered: by a rule or, if none matches, by the default policy. It has no effects.
 
-A decision can be recorded: it has the playbook that is to be carried out, or says why a person is asked.
+A decision can be recorded: it contains the playbook to be carried out, or the reason why a person is asked.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_cache import RuleCache
 
 FRESH = 0.5
-"""Seconds that the copy of the rules may be old."""
+"""The greatest age in seconds of the copy of the rules."""
 
 
 class FilePolicy(Protocol):
-    """What the default policy does about a failure that is about files."""
+    """The default policy for failures caused by files."""
 
     async def answer(self, document: JobDocument, evidence: Evidence, finding: CauseFinding) -> Playbook | None: ...
 
@@ -51,34 +51,34 @@ class Decider:
 
     rules: RuleCache
     playbooks: PlaybookStore
-    """Those that rules conclude by their names."""
+    """The playbooks that rules conclude by name."""
     files: FilePolicy
-    """Answers failures that are about files, before the job's own policy does."""
+    """Answers failures caused by files, before the job's own policy does."""
     policy: ExceptionPolicy = field(default_factory=ExceptionPolicy)
-    """What is done where no rule concludes; the failures of our own jobs have theirs in their documents."""
+    """The answer where no rule concludes; the failures of our own jobs have their policy in their documents."""
     dispatcher: Dispatcher = field(default_factory=Dispatcher)
-    """Where a failure goes for which no rule concludes."""
+    """Routes a failure for which no rule concludes."""
     free_tries: Sequence[int] = FREE_TRIES
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def get_ready(self) -> None:
-        """Look at the rules, unless that was just done. `Transient` if the store does not answer: nobody decides by half of them."""
+        """Refresh the rules, unless that was just done. `Transient` if the store does not answer: no decision is made by part of the rules."""
         if self.rules.age > FRESH:
             async with self._looking:
-                # Of many who ask at once one looks, for all.
+                # Of many concurrent callers one refreshes, for all.
                 if self.rules.age > FRESH:
                     await self.rules.refresh()
 
     def has_rules(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "", *, own: bool = False) -> bool:
-        """Whether any rule, or shadow of one, could answer: in memory, and as quick for many rules as for few. ``own``: one of the task's own tree."""
+        """Whether any rule, acting or in shadow mode, could answer: in memory, and as fast for many rules as for few. ``own``: one of the task's own tree."""
         return self.rules.has_tree(tenant, flow_name, kind, task, own=own)
 
     def wanted(self, tenant: str, flow_name: str, kind: ExceptionType, task: str = "") -> bool:
-        """Whether anything at all could come of such an exception: by a rule, or by the default policy."""
+        """Whether such an exception could have any effect: by a rule, or by the default policy."""
         return self.policy.course(kind) is not ExceptionAction.IGNORE or self.has_rules(tenant, flow_name, kind, task)
 
     async def decide(self, incident: Incident, now: int, *, n: int = 1) -> Decision:
-        """The decision number `n` on an exception, by what is written in its incident and nothing else."""
+        """The decision number `n` on an exception, based only on its incident."""
         by_rule, seen = await self.decide_by_rule(incident, now, n=n)
         return by_rule or _by_exception_policy(incident, self.policy.course(incident.kind), now, n, seen)
 
@@ -86,20 +86,20 @@ class Decider:
         """The decision number `n` on the failure of a job of ours: rules see its incident, the default policy its job."""
         by_rule, seen = await self.decide_by_rule(failed.incident, now, n=n)
         if needs_person(failed.document):
-            # No rule was written by who knows what this very attempt did.
+            # No rule's author could know what this very attempt did: the default policy answers.
             return _answered(failed.incident, default_answer(failed.document, failed.finding), now, n, seen)
         return by_rule or await self._by_job_policy(failed, now, n, seen)
 
     async def decide_by_rule(
         self, incident: Incident, now: int, *, n: int = 1
     ) -> tuple[Decision | None, Mapping[str, object]]:
-        """What a rule concludes, None if none does; and what a shadow would have concluded."""
+        """The decision of a rule, None if none concludes; and what rules in shadow mode would have concluded."""
         context, _ = read_context(told_by(incident))
         flow, task = str(context["run.flow"]), str(context["exception.task"])
         active, shadow = self.rules.decide(incident.tenant, flow, incident.kind, task, context)
         by = active.by
         if by is not None and by.key.task == ANY_TASK and _stands_beside(incident):
-            # A rule for any task speaks of the task whose time is over, not of those that happen to run beside it.
+            # A rule for any task concerns the task that timed out, not those that happen to run beside it.
             active = type(active)(())
         seen = {"shadow": shadow_said(shadow)} if shadow is not None else {}
         if active.verdict is ConditionVerdict.FALSE:
@@ -130,7 +130,7 @@ class Decider:
 
 
 def _stands_beside(incident: Incident) -> bool:
-    """Whether a timeout is told to a task that runs beside the one whose time is over."""
+    """Whether this is a timeout reported to a task that runs beside the one that timed out."""
     exception: Any = incident.context.get("exception")
     late = exception.get("task_id", incident.instance) if isinstance(exception, Mapping) else incident.instance
     return incident.kind is ExceptionType.TIMEOUT and bool(incident.instance) and late != incident.instance
@@ -187,7 +187,7 @@ def decision_by_rule(
     n: int = 1,
     seen: Mapping[str, Any] | None = None,
 ) -> Decision:
-    """The decision that a ruling is which concluded or erred. ``playbook``: what it concluded, or why that cannot be carried out; then a person is asked."""
+    """The decision by a ruling that concluded or erred. ``playbook``: its conclusion, or why it cannot be carried out; then a person is asked."""
     by = ruling.by
     assert by is not None  # noqa: S101 - it concluded or erred
     path = [
@@ -205,7 +205,7 @@ def decision_by_rule(
     detail |= {"words": f"if {shortened(rule.condition)}" + (f"; {rule.description}" if rule.description else "")}
     detail |= {"author": rule.author} if rule.author else {}
     if by.rule_set.level is RuleSetLevel.FLOW:
-        # Written for somebody's own flow; on the jobs of others of the same flow it needs approval.
+        # The author wrote it for an own flow; on other owners' jobs of the same flow it needs approval.
         detail |= {"rule_owner": rule.author}
     if conclusion is not None and conclusion.playbook:
         detail |= {"playbook": playbook.name, "playbook_version": version_of(playbook)}
@@ -215,7 +215,7 @@ def decision_by_rule(
 
 
 def shortened(condition: str) -> str:
-    """Of a long condition the beginning: the whole of it stands in the rule."""
+    """The beginning of a long condition; the rule contains the whole."""
     text = " ".join(condition.split())
     return text if len(text) <= MOST_WORDS else f"{text[:MOST_WORDS]}…"
 
@@ -226,7 +226,7 @@ def _held(incident: Incident, by: str, words: str, detail: dict[str, Any], now: 
 
 
 def shadow_said(ruling: Ruling) -> dict[str, Any]:
-    """What the rules would have said with those that do not act yet."""
+    """What the rules would have concluded including those in shadow mode."""
     by = ruling.by
     if by is None:
         return {"verdict": ruling.verdict.value}

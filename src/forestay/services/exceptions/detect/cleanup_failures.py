@@ -1,7 +1,7 @@
 """Records what an attempt left behind on its host because it could not be removed: an incident and an alert.
 
-The attempt's outcome stands: outputs that are committed are not thrown away because of a folder. So nothing is tried again and nobody's attempts are
-spent; but the space is gone, and the next job there may fail for want of it.
+The attempt's outcome is kept: committed outputs are not discarded because of a folder. So nothing is retried and no attempts are
+charged; but the space is lost, and the next job there may fail because of that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from forestay.services.exceptions.detect.failure_detector import failure_inciden
 from forestay.services.jobs.job_completions import CleanupReports, FailedCleanup
 
 IGNORE = "ignore"
-"""The verdict of the default policy: the job's outcome stands."""
+"""The verdict of the default policy: the job's outcome is kept."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class CleanupFailures(CleanupReports):
     clock: Clock
 
     async def note(self, failures: Sequence[tuple[JobDocument, str, FailedCleanup]]) -> None:
-        """`Transient` if the store does not answer: the pilot tells it again."""
+        """`Transient` if the store does not answer: the pilot repeats its report."""
         now = self.clock.now()
         made = []
         for document, claim, cleanup in failures:

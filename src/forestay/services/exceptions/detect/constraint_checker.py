@@ -1,8 +1,8 @@
 """Checks whether runs and tasks may start and complete: the four constraints of paper P1, evaluated when batches pass between a run and its jobs.
 
-Where no rule set has a tree for a constraint nothing is asked, written or waited for; whether there is one is known in memory. Where there is one, the run is asked
-for its data and the rules decide. If a rule concludes, the incident and its decision are written down, and the run is told to wait: it then asks itself to have the
-answer carried out (`go_on`), so that nothing is done about it before it waits.
+Where no rule set has a tree for a constraint, nothing is queried, written or awaited; this is known in memory. Where there is one, the data are requested
+from the run and the rules decide. If a rule concludes, the incident and its decision are recorded, and the run is told to wait: it then requests that the
+answer be carried out (`go_on`), so that nothing is done before it waits.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class ConstraintChecker(FlowChecks):
     clock: Clock
 
     async def asked(self, tenant: str, flow: str, kind: ExceptionType, task: str = "") -> bool:
-        """Whether any rule could say something; up to half a second old."""
+        """Whether any rule could conclude; up to half a second old."""
         await self.pipeline.decider.get_ready()
         return self.pipeline.decider.has_rules(tenant, await self.flows.name(tenant, flow), kind, task)
 
     async def instance_begins(self, instance_round: InstanceRound, data: Mapping[str, object]) -> str:
-        """The incident for which a round may not begin; empty: it may. ``data``: what its task refers to."""
+        """The incident that keeps a round from beginning; empty: it may begin. ``data``: the data that its task refers to."""
         if not await self.asked(instance_round.tenant, instance_round.flow, TASK_PRE, instance_round.task):
             return ""
         return await self._instance(TASK_PRE, instance_round, data)
 
     async def instance_ends(self, instance_round: InstanceRound, data: Mapping[str, object]) -> str:
-        """The incident for which a round that is done may not end; empty: it may. ``data``: what it came to."""
+        """The incident that keeps a finished round from completing; empty: it may complete. ``data``: its results."""
         if not await self.asked(instance_round.tenant, instance_round.flow, TASK_POST, instance_round.task):
             return ""
         return await self._instance(TASK_POST, instance_round, data)
 
     async def job_ended(self, tenant: str, owner: str, flow_ref: FlowRef, bad: int, data: Mapping[str, object]) -> str:
-        """The same, for a round whose last job has ended; ``bad``: the jobs that the run does not know to have ended badly."""
+        """The same for a round whose last job has ended; ``bad``: the failed jobs of which the run does not know yet."""
         instance, number = instance_of(flow_ref.work)
         if not number:
             return ""  # a compensation
@@ -92,7 +92,7 @@ class ConstraintChecker(FlowChecks):
     async def run_begins(
         self, *, tenant: str, owner: str, run: str, flow: str, name: str, params: Mapping[str, object]
     ) -> str:
-        """The incident for which a run may not begin; empty: it may."""
+        """The incident that keeps a run from beginning; empty: it may begin."""
         await self.pipeline.decider.get_ready()
         if not self.pipeline.decider.has_rules(tenant, name, RUN_PRE):
             return ""
@@ -103,7 +103,7 @@ class ConstraintChecker(FlowChecks):
     async def run_ends(
         self, *, tenant: str, owner: str, run: str, flow: str, outputs: Mapping[str, object], times: int
     ) -> str:
-        """The incident for which a run that is done may not end; empty: it may."""
+        """The incident that keeps a finished run from completing; empty: it may complete."""
         state = await self._state(run)
         context = run_context(state, self.clock.now())
         context["run"]["data"] = {**context["run"]["data"], "outputs": dict(outputs)}
@@ -136,7 +136,7 @@ class ConstraintChecker(FlowChecks):
         return await self.engine.state(run)
 
     async def go_on(self, incident: str) -> None:
-        """The run waits: carry out what was decided. One whose answer is over already need not wait any more."""
+        """Carry out the decision, now that the run waits. If its answer is over already, the run need not wait any more."""
         await self.pipeline.carry_out([incident])
         incidents = self.pipeline.incidents
         status = (await incidents.get_statuses([incident])).get(incident)

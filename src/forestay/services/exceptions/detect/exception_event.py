@@ -20,9 +20,9 @@ from forestay.domain.exceptions.incidents.incident import (
 )
 
 ROOM = MAX_DOCUMENT * 3 // 4
-"""Bytes of an incident's context; the rest of the document needs some too."""
+"""The most bytes of an incident's context; the rest of the document needs space too."""
 _DATA = (("run", "data"), ("task", "data"), ("evidence", "more"), ("external",), ("job", "parameters"), ("tasks",))
-"""Where much may stand, and what is left out first when it is too much."""
+"""The groups that may be large, in the order in which they are left out when there is too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ExceptionEvent:
     tenant: str
     owner: str
     event: str
-    """The raiser's own id of what happened: the same event, raised again, is the same incident."""
+    """The source's own id of the event: the same event, raised again, is the same incident."""
     at: int
     """Milliseconds since 1970."""
     engine: str = OWN_ENGINE
@@ -47,16 +47,16 @@ class ExceptionEvent:
     flow: str = ""
     """The version of the run's flow."""
     flow_name: str = ""
-    """Its name: rule sets are of all versions."""
+    """The flow's name: rule sets apply to all versions."""
     cause: str = "unknown"
     parent: str = ""
     """The incident whose playbook started the run."""
     context: Mapping[str, Any] = field(default_factory=dict)
-    """What the rules see, in groups as conditions name them: ``{"run": {"data": {…}}, "task": {…}, "tasks": {…}}``."""
+    """The data that the rules see, in groups as conditions name them: ``{"run": {"data": {…}}, "task": {…}, "tasks": {…}}``."""
 
     @property
     def id(self) -> str:
-        """The incident that it is."""
+        """The id of its incident."""
         return incident_id(
             self.kind,
             engine=self.engine,
@@ -69,12 +69,12 @@ class ExceptionEvent:
 
     @property
     def asked(self) -> str:
-        """The task whose rules are asked; empty for a run."""
+        """The task whose rules are evaluated; empty for a run."""
         return "" if self.kind.of_run else self.task or self.instance
 
 
 def incident_raised(raised: ExceptionEvent, external: Mapping[str, object]) -> Incident:
-    """The incident: everything that it is decided by, so that it can be decided again by the same. `external`: what external sources told."""
+    """The incident, with everything that the decision depends on, so that it can be repeated. `external`: the values of external sources."""
     moment = datetime.fromtimestamp(raised.at / 1000, UTC)
     context: dict[str, Any] = dict(raised.context)
     context["exception"] = {**_group(context, "exception"), "type": raised.kind.value, "task": raised.asked}
@@ -112,7 +112,7 @@ def _group(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def fitting(facts: dict[str, Any]) -> dict[str, Any]:
-    """As much of it as an incident has room for. A rule that asks for what was left out errs, and a person is asked: nothing acts by half of the data."""
+    """As many of the facts as fit into an incident. A rule that uses omitted data errs, and a person is asked: nothing acts on partial data."""
     if _size(facts) <= ROOM:
         return facts
     facts = orjson.loads(orjson.dumps(facts, default=str))

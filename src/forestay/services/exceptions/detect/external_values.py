@@ -1,6 +1,6 @@
 """The values of external sources at the time of an exception. They are stored in its incident, so that a replay decides on the same values.
 
-A source that does not answer in time, or not as declared, is missing: a condition about it has an error, and a person is asked.
+A source that does not answer in time, or not as declared, is missing: a condition that uses it errs, and a person is asked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from forestay.ports.errors import PortError, Transient
 from forestay.ports.exceptions.external_source import ExternalSource
 
 PATIENCE = 2.0
-"""Seconds in which a source must answer: a completion waits for it."""
+"""Seconds within which a source must answer: a completion waits for it."""
 FAILED_FRESH = 10.0
-"""Seconds for which a source that failed is not asked again."""
+"""Seconds for which a failed source is not read again."""
 _TYPES: Mapping[FieldType, tuple[type, ...]] = {
     FieldType.INT: (int,),
     FieldType.NUMBER: (int, float),
@@ -36,7 +36,7 @@ class RegisteredSource(NamedTuple):
     source: ExternalSource
     fields: Mapping[str, FieldType]
     fresh: float
-    """Seconds for which its values are used again."""
+    """Seconds for which its values are cached."""
 
 
 class _Known(NamedTuple):
@@ -55,7 +55,7 @@ class ExternalValues:
     _known: dict[str, _Known] = field(default_factory=dict)
 
     async def values(self) -> Mapping[str, Mapping[str, object]]:
-        """By the name of each source that told its values."""
+        """The values of each source that answered, by its name."""
         if not self.sources:
             return {}
         at = self.clock.monotonic()
@@ -78,7 +78,7 @@ class ExternalValues:
 
 
 def _read(text: bytes, fields: Mapping[str, FieldType]) -> Mapping[str, object]:
-    """The declared values; `Transient` if the text is not as declared. What is not declared is left out."""
+    """The declared values; `Transient` if the text does not match the declaration. Undeclared values are left out."""
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:

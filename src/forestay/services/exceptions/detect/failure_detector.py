@@ -1,6 +1,6 @@
 """Determines why an attempt failed: its evidence, the cause, earlier failures, the state of its run, and the incident that stores all of it.
 
-The incident has the whole context that it is decided by, so that a later replay decides by what was known then.
+The incident has the whole context of the decision, so that a later replay decides by what was known then.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ READERS = 16
 MAX_AVOIDED = 32
 """Hosts without a container runtime that a job avoids."""
 OF_TASKS = frozenset({"apptainer"})
-"""What runs the executors of TES tasks, which say so only to the pilot."""
+"""The runtimes for the executors of TES tasks, whose need for one only the pilot sees."""
 FLEET_FRESH = 5_000
-"""Milliseconds for which what pilots said of themselves is used again: many tasks may fail at once."""
+"""Milliseconds for which the pilots' advertised features are cached: many tasks may fail at once."""
 REMEMBERED = 20_000
 """Pilots whose site is remembered."""
 
@@ -68,7 +68,7 @@ class FailedAttempt(NamedTuple):
     avoid: tuple[str, ...] = ()
     """Hosts that cannot run the job."""
     site: str = ""
-    """The site that the attempt's pilot came through."""
+    """The site of the attempt's pilot."""
 
 
 @dataclass(slots=True)
@@ -77,18 +77,18 @@ class FailureDetector:
 
     store: JobStore
     pilots: PilotStore
-    """Says through which site a pilot came."""
+    """Provides the site of a pilot."""
     batch: BatchStatus
-    """Says how the batch jobs of lost pilots ended."""
+    """Provides the ends of the batch jobs of lost pilots."""
     classifiers: CauseClassifiers
     history: FailureHistory
     flows: FlowStore
     _sites: dict[str, str] = field(default_factory=dict)
     _lacking: dict[tuple[str, frozenset[str]], tuple[int, frozenset[str] | None]] = field(default_factory=dict)
-    """Of a tenant and the runtimes that do: when its pilots were read, and which of their hosts have none of them; None: none has."""
+    """By tenant and suitable runtimes: when its pilots were read, and which of their hosts have no such runtime; None: no host has one."""
 
     async def detect(self, document: JobDocument, log_tail: str, past: PastFailures, now: int) -> FailedAttempt:
-        """What the last attempt of a faulted job came to; `log_tail`: the last lines that it printed, `past`: what `history` says of it."""
+        """The result of the last attempt of a faulted job; `log_tail`: the last lines that it printed, `past`: its entry from `history`."""
         evidence = evidence_of(document, log_tail)
         if evidence.lost:
             evidence = await self.batch.joined(document, evidence)
@@ -97,7 +97,7 @@ class FailureDetector:
         if document.last is not None and needs_container(document.last):
             finding, avoid = await self._container_finding(document, document.last.host, finding, now)
         elif is_taught(finding.pattern) and finding.retry is RetryNeed.ELSEWHERE and evidence.node:
-            # Whoever taught it said that this host does not do.
+            # The author of the pattern said that a retry needs another host.
             avoid = (evidence.node,)
         finding = with_verdict(finding, evidence)
         site = await self.site_of(document)
@@ -106,7 +106,7 @@ class FailureDetector:
             evidence,
             finding,
             now,
-            # By its name: rule sets are of all versions of a flow.
+            # By name: rule sets apply to all versions of a flow.
             flow=await self.flows.name_of(document) if document.flow_ref is not None else "",
             site=site,
             past=past.told(document, finding.cause.value, evidence.node),
@@ -116,7 +116,7 @@ class FailureDetector:
     async def _container_finding(
         self, document: JobDocument, host: str, finding: CauseFinding, now: int
     ) -> tuple[CauseFinding, tuple[str, ...]]:
-        """A retry helps only where another pilot can run containers; it then avoids those that cannot."""
+        """The finding and the hosts to avoid: a retry helps only where another pilot can run containers."""
         tenant = document.tenant
         wanted = wanted_runtimes(document.extra) or OF_TASKS
         at, lacking = self._lacking.get((tenant, wanted), (0, None))
@@ -151,7 +151,7 @@ class FailureDetector:
         return ""
 
     async def site_of(self, document: JobDocument) -> str:
-        """The site that the last attempt's pilot came through; empty if nobody knows."""
+        """The site of the last attempt's pilot; empty if unknown."""
         pilot = _pilot_of(document)
         if not pilot:
             return ""
@@ -164,19 +164,19 @@ class FailureDetector:
 
 
 def _pilot_of(document: JobDocument) -> str:
-    """The pilot whose attempt it was, as the job's story has it; empty if nobody knows any more."""
+    """The pilot of the attempt, from the job's story; empty if no longer known."""
     return next((line.by for line in reversed(document.history) if line.event == Event.CLAIM), "")
 
 
 HOUR = 3_600_000
 FRESH = 2.0
-"""Seconds that the counts of a tenant may be old: in a storm they are asked for again and again."""
+"""The greatest age in seconds of a tenant's counts: a storm requests them again and again."""
 TENANTS = 1_000
 """Tenants whose counts are remembered."""
 JOBS = 100
-"""Jobs whose earlier incidents are looked for at once."""
+"""Jobs whose earlier incidents are searched at once."""
 ATTEMPTS = 20
-"""Earlier attempts of a job that are told, the last ones."""
+"""The most earlier attempts of a job in the context; the last ones."""
 
 
 class _LastHour(NamedTuple):
@@ -189,19 +189,19 @@ class _LastHour(NamedTuple):
 
 
 class PastFailures(NamedTuple):
-    """What happened before to some jobs and in their tenants."""
+    """Earlier failures of some jobs and in their tenants."""
 
     attempts: Mapping[str, Sequence[Mapping[str, object]]]
-    """By job, the oldest first."""
+    """By job, oldest first."""
     tenants: Mapping[str, _LastHour]
     runs: Mapping[str, Mapping[str, Any]]
-    """What each run was at; a run whose engine did not answer is not here."""
+    """The state of each run, except runs whose engine did not answer."""
     at: int
     external: Mapping[str, Mapping[str, object]]
-    """What external sources told, by their names."""
+    """The values of external sources, by their names."""
 
     def told(self, document: JobDocument, cause: str, host: str) -> dict[str, Any]:
-        """What rules may ask about the past of a failure."""
+        """The facts about a failure's past that rules can use."""
         before = self.attempts.get(document.id, ())
         hour = self.tenants[document.tenant]
         flow = document.flow_ref.flow if document.flow_ref is not None else ""
@@ -241,7 +241,7 @@ class FailureHistory:
     _hours: Recent[str, tuple[float, _LastHour]] = field(default_factory=lambda: Recent(TENANTS))
 
     async def before(self, documents: Sequence[JobDocument]) -> PastFailures:
-        """What happened before these failures; what only other jobs can say may be seconds old."""
+        """The past of these failures; facts about other jobs may be seconds old."""
         attempts: dict[str, list[Mapping[str, object]]] = {}
         for tenant in dict.fromkeys(document.tenant for document in documents):
             again = sorted({job.id for job in documents if job.tenant == tenant and job.attempt > 1})
@@ -306,9 +306,9 @@ def _attempt(incident: Incident) -> Mapping[str, object]:
 
 
 LOG_KEPT = 16_000
-"""Characters of the log that go into the incident, and that rules see; the evidence beside the attempt may have more of it."""
+"""Characters of the log that are stored in the incident and seen by rules; the evidence beside the attempt may have more."""
 PARAMETERS_KEPT = 4_000
-"""Bytes of a job's parameters as JSON that go into the incident; larger ones are left out."""
+"""Bytes of a job's parameters as JSON that are stored in the incident; larger ones are left out."""
 KEPT = (
     "name", "labels", "patterns", "resources", "priority", "attempt", "generation", "failures", "releases", "max_attempts", "index",
     "team",
@@ -325,7 +325,7 @@ def failure_incident(
     site: str = "",
     past: Mapping[str, object] | None = None,
 ) -> Incident:
-    """The incident of a faulted job's last attempt: the same one, whoever makes it. `flow` is the flow's name, `past` what `PastFailures.told` says."""
+    """The incident of a faulted job's last attempt: the same one in every process. `flow` is the flow's name, `past` the result of `PastFailures.told`."""
     flow_ref, event = document.flow_ref, failure_event(document)
     run = flow_ref.run if flow_ref is not None else ""
     instance, round_ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
@@ -372,7 +372,7 @@ def failure_incident(
 
 
 def _more(document: JobDocument, now: int) -> dict[str, Any]:
-    """What rules are asked with beside what is shown of a job, so that a replay decides by the same."""
+    """Further facts for rules beside those shown of a job, so that a replay decides by the same facts."""
     more: dict[str, Any] = {
         "age": max(0.0, (now - document.created) / 1000),
         "when_exhausted": document.retry.when_exhausted.value,

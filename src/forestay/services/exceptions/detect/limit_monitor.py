@@ -1,7 +1,7 @@
 """Raises a constraint violation for a job that exceeds its expected limits (paper P1: a constraint during execution is violated).
 
-What a pilot tells of a running job today is that it runs; so the limit that is watched is its time. It is raised when the expected runtime has passed, and again
-each time that twice as long has.
+Of a running job a pilot reports today only that it runs; so the monitored limit is its time. The violation is raised when the expected runtime has passed,
+and again each time the elapsed time has doubled.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class LimitMonitor:
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
     _told: set[str] = field(default_factory=set)
-    """What was raised before: it is not sent to the store again."""
+    """Violations raised before: they are not sent to the store again."""
 
     async def run(self) -> None:
         await poll_forever(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Raise every limit that was passed since the last look."""
+        """Raise a violation for every limit that was exceeded since the last poll."""
         await self.pipeline.decider.get_ready()
         now = self.clock.now()
         ids: set[str] = set()

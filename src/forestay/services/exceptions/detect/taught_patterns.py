@@ -1,6 +1,6 @@
 """Stores the patterns that operators teach: one version-checked document for each tenant, read by every process that classifies failures.
 
-Beside it a note stands for each pattern that was just taught, until what waits was judged again by it: whoever teaches may die before that.
+Beside it there is a note for each new pattern until the waiting failures were classified again by it: the process that adds the pattern may die before that.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from forestay.services.shared.recent import Recent
 KIND = "taught-patterns"
 NOTE = "taught-pattern-note"
 FRESH = 2.0
-"""Seconds that a process may go on with the patterns that it knows."""
+"""Seconds for which a process may use its copy of the patterns."""
 TENANTS = 1_000
-"""Tenants whose patterns are remembered."""
+"""The most tenants whose patterns are cached."""
 EVERYBODY_KNOWS = 15_000
-"""Milliseconds after which every process has the new patterns, and a search finds what was judged by the old ones."""
+"""Milliseconds after which every process has the new patterns, and a search finds what was classified by the old ones."""
 UNSURE = "it is not certain that this was recorded; list the taught patterns"
 
 
@@ -62,12 +62,12 @@ class TaughtPatterns(SitePatterns):
         return self._remembered(tenant, pack)
 
     async def pack(self, tenant: str) -> TaughtPack:
-        """What stands in the store now."""
+        """The tenant's pack in the store now."""
         stored = (await self.documents.get([_name(tenant)])).get(_name(tenant))
         return _pack(stored)
 
     async def teach(self, tenant: str, pattern: TaughtPattern, *, instead_of: Sequence[str] = ()) -> TaughtPack:
-        """Write one more, or another one of its name, and note that what waits is to be judged again. `Conflict` if there are too many."""
+        """Add a pattern, or replace the one of its name, and note that waiting failures must be classified again. `Conflict` if there are too many."""
 
         def change(pack: TaughtPack) -> TaughtPack:
             changed = pack.with_pattern(pattern, instead_of=instead_of)
@@ -83,7 +83,7 @@ class TaughtPatterns(SitePatterns):
         return pack
 
     async def forget(self, tenant: str, name: str) -> TaughtPack:
-        """Remove one; `NotFound`."""
+        """Remove a pattern; `NotFound`."""
 
         def change(pack: TaughtPack) -> TaughtPack:
             if pack.get(name) is None:
@@ -93,12 +93,12 @@ class TaughtPatterns(SitePatterns):
         return await self._write(tenant, change)
 
     async def correct(self, tenant: str, incident: str, cause: Cause, by: str) -> TaughtPack:
-        """Remember what a person said of one failure: patterns are tested by it from now on."""
+        """Store the cause that a person assigned to a failure: patterns are tested against it from now on."""
         correction = CorrectedCause(incident, cause, by, self.clock.now())
         return await self._write(tenant, lambda pack: pack.with_correction(correction))
 
     async def notes(self) -> Sequence[TaughtNote]:
-        """Patterns by which what waits is to be judged again, of all tenants; up to a second old."""
+        """The patterns, of all tenants, by which waiting failures must be classified again; up to a second old."""
         return [
             TaughtNote(stored.document.tenant, str(body["pattern"]), int(str(body["at"])), stored)
             for stored in await self.documents.find(NOTE)
@@ -106,11 +106,11 @@ class TaughtPatterns(SitePatterns):
         ]
 
     def is_known_to_all(self, note: TaughtNote) -> bool:
-        """Whether every process has the pattern by now, so that nothing more is judged without it."""
+        """Whether every process has the pattern by now, so that no failure is classified without it any more."""
         return self.clock.now() - note.at >= EVERYBODY_KNOWS
 
     async def done(self, note: TaughtNote) -> None:
-        """What waits was judged again by it; if it was taught anew meanwhile, the note stays."""
+        """Remove a note when the waiting failures were classified again; if its pattern was added anew meanwhile, the note is kept."""
         await self.documents.remove([note.stored])
 
     async def _write(self, tenant: str, change: Callable[[TaughtPack], TaughtPack]) -> TaughtPack:
@@ -124,7 +124,7 @@ class TaughtPatterns(SitePatterns):
 
     def _remembered(self, tenant: str, pack: TaughtPack) -> tuple[FailurePattern, ...]:
         known = self._known.get(tenant)
-        # The same object for as long as nothing was changed: who has made a classifier of it keeps that.
+        # The same object until something changes, so that a classifier made from it can be reused.
         patterns = (
             known[2]
             if known is not None and known[1].version == pack.version

@@ -1,7 +1,7 @@
 """Timeouts of runs and tasks (paper P1, section 4.1): rules see the task that timed out and every task that runs in parallel to it.
 
-A rule of a task's own tree is asked for each of them. A rule for any task is asked for the one whose time is over alone. What the flow itself says of a deadline
-(``then: report`` or ``fail``) is done by the run; this comes beside it.
+A rule in a task's own tree is evaluated for each of them. A rule for any task is evaluated only for the one that timed out. The flow's own reaction to a
+deadline (``then: report`` or ``fail``) is carried out by the run, independently of this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.services.flows.run_context import instance_in, run_context
 
 TIMEOUT = ExceptionType.TIMEOUT
 LATE = frozenset({"task-late", "run-late"})
-"""What a run reports when a deadline has passed."""
+"""The reports of a run when a deadline has passed."""
 UNDER_WAY = frozenset({"listing", "binding", "asking", "awaiting", "running", "faulted"})
 
 
@@ -36,7 +36,7 @@ class TimeoutDetector:
     clock: Clock
 
     async def late(self, *, tenant: str, owner: str, run: str, flow: str, instance: str, event: str) -> int:
-        """A deadline has passed: of a task, or with an empty ``instance`` of the run. How many exceptions were answered."""
+        """Handle a passed deadline of a task or, with an empty ``instance``, of the run; returns how many exceptions were answered."""
         name = await self.flows.name(tenant, flow)
         await self.pipeline.decider.get_ready()
         decider = self.pipeline.decider
@@ -77,7 +77,7 @@ class TimeoutDetector:
 
 
 def _only_job(run: str, instance: Mapping[str, Any]) -> str:
-    """The job of a task that has one and no more, so that what is done to jobs can be done to it."""
+    """The job of a task that has exactly one, so that actions on jobs apply to it."""
     own = ((instance.get("fan_out") or {}).get("own")) or {}
     if own.get("count") != 1 or instance.get("sizes"):
         return ""

@@ -1,7 +1,8 @@
 """Raises a resource exception for jobs that no live pilot can run (paper P1): none offers their resources, or none accepts jobs of their kind.
 
-Jobs of one task's round are one exception: a scatter of a million that waits is one thing that is wrong. It is raised once a round, or for a client's job once an attempt,
-with what is missing and who comes nearest; when a pilot has taken the job after all, what waited in the inbox is closed.
+Jobs of one task's round are one exception: a waiting scatter of a million is a single problem. It is raised once for each round, or for a client's job
+once for each attempt, with the missing resources and the pilot that comes nearest; when a pilot claims the job after all, the incident in the inbox is
+closed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from forestay.services.shared.quarantine import Quarantine
 
 KIND = ExceptionType.RESOURCE_UNAVAILABLE
 MOST = 1000
-"""Waiting jobs that are looked at in one turn, the longest waiting first."""
+"""The most waiting jobs that are checked in one pass, the longest waiting first."""
 AMOUNTS = ("cpus", "memory", "disk", "gpus", "wall")
 MOVING = frozenset(set(State) - {State.AVAILABLE})
 
@@ -45,7 +46,7 @@ class UnavailabilityMonitor:
     flows: FlowStore
     clock: Clock
     patience: float = 1800.0
-    """Seconds that a job may wait."""
+    """Seconds that a job may wait before the exception is raised."""
     every: float = 15.0
     troubled: Callable[[str], None] = lambda _text: None
     raised: int = 0
@@ -63,7 +64,7 @@ class UnavailabilityMonitor:
             await asyncio.sleep(self.every)
 
     async def look(self) -> None:
-        """Raise it for everything that has waited too long."""
+        """Raise the exception for all jobs that have waited too long."""
         await self.pipeline.decider.get_ready()
         now = self.clock.now()
         before = now - round(1000 * self.patience)
@@ -137,7 +138,7 @@ class UnavailabilityMonitor:
         context["site"] = {"pilots": len(pilots)}
         event = f"round-{flow_ref.work}" if flow_ref is not None else f"attempt-{document.attempt}"
         if flow_ref is not None:
-            # One for all jobs of a scatter, whichever of them waits the longest.
+            # One exception for all jobs of a scatter, whichever of them waits the longest.
             place |= {"attempt": 0} if document.index is None else {"attempt": 0, "job": ""}
         return ExceptionEvent(
             KIND,
@@ -152,13 +153,13 @@ class UnavailabilityMonitor:
         )
 
     async def _moves(self, tenant: str, kind: str, now: int) -> bool:
-        """Whether pilots have taken any such job lately: then the others wait their turn."""
+        """Whether pilots have recently claimed any such job: then the others only wait their turn."""
         lately = {"changed": now - round(1000 * self.patience)}
         query = JobQuery(tenant=tenant, states=MOVING, anyof={"resource_class": (kind,)}, at_least=lately)
         return bool(await self.store.count(query, by="tenant"))
 
     async def close(self) -> None:
-        """What waited for a person is over when the job was taken after all."""
+        """Close held incidents whose job was claimed after all."""
         incidents = self.pipeline.incidents
         query = IncidentQuery(kind=KIND.value, states=frozenset({IncidentState.HELD}))
         page = await incidents.find(query, sort="at", limit=200)

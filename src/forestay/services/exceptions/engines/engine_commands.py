@@ -1,8 +1,8 @@
 """Sends commands to other engines and records the replies.
 
-An order is a create-only document; so is the engine's answer. Between the two, the order is on the *heartbeat page* of whoever reports the engine's runs: one version-checked document
-with the numbers of all orders that wait. An engine that was away, or was killed, reads the heartbeat page from its beginning and finds every order that nobody has answered. A server that was
-killed leaves nothing behind: whoever repeats the step finds the order, and waits for the answer to it.
+A command is a create-only document; so is the engine's reply. Between the two, the command is on the *heartbeat page* of the engine's reporter: one version-checked document
+with the numbers of all waiting commands. An engine that was disconnected or killed reads the heartbeat page from its beginning and finds every unanswered command. A killed
+server loses nothing: the process that repeats the step finds the command, and waits for the reply to it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ HEARTBEAT_PAGE_KIND = "engine-orders"
 ORDER, ANSWER = "engine-order", "engine-answer"
 TRIES = 20
 AT_ONCE = 20
-"""Orders that are told at a time."""
+"""The most commands returned at a time."""
 LOOK = 0.3
-"""Seconds between looks at a heartbeat page that somebody waits for."""
+"""Seconds between polls of a heartbeat page that somebody waits for."""
 SELDOM = 2.0
-"""Seconds between looks for an answer that takes its time."""
+"""Seconds between polls for a slow reply."""
 HEARTBEAT_PAGES = 1_000
-"""Heartbeat pages that a process remembers for less than that long."""
+"""The most heartbeat pages that a process caches, for less than `LOOK`."""
 
 
 class Unanswered(Transient):
@@ -57,7 +57,7 @@ class EngineReporter(NamedTuple):
 
 
 class PendingCommand(NamedTuple):
-    """An order on a heartbeat page."""
+    """A command on a heartbeat page."""
 
     n: int
     id: str
@@ -74,13 +74,13 @@ class CommandReply(NamedTuple):
 
 @dataclass(slots=True)
 class EngineCommands:
-    """The service. It fills the port `ExceptionEngine` for every engine that is not ours."""
+    """The service. It implements the port `ExceptionEngine` for all other engines."""
 
     documents: DocumentStore
     store: JobStore
     clock: Clock
     patience: float = 20.0
-    """Seconds that a step waits for the engine before it is asked again from outside."""
+    """Seconds that a step waits for the engine before its caller has to repeat it."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _seen: OrderedDict[str, tuple[float, Sequence[PendingCommand]]] = field(default_factory=OrderedDict)
 
@@ -99,7 +99,7 @@ class EngineCommands:
         return EngineRun.from_plain(stored.document.body) if stored is not None else None
 
     async def change(self, run: str, make: Callable[[EngineRun | None], EngineRun]) -> EngineRun:
-        """Write a run over what it was; `Transient` if that cannot be done now."""
+        """Update a run by one version-checked write; `Transient` if that cannot be done now."""
 
         def changed(stored: StoredDocument | None) -> tuple[Document | None, EngineRun]:
             before = EngineRun.from_plain(stored.document.body) if stored is not None else None
@@ -158,7 +158,7 @@ class EngineCommands:
         name = f"{RUN_KIND}:{run}"
         return (await self.documents.get([name])).get(name)
 
-    # -- giving orders -----------------------------------------------------------------------------------------
+    # -- sending commands --------------------------------------------------------------------------------------
 
     async def send_verb(self, run: str, verb: Verb) -> AnswerVerb:
         engine_run = await self.find_run(run)
@@ -169,7 +169,7 @@ class EngineCommands:
         return AnswerVerb(verb.id, answer.outcome is OrderOutcome.DONE, answer.detail)
 
     async def send(self, order: EngineOrder, *, patience: float | None = None) -> CommandReply:
-        """Give an order and wait for the answer; `Unanswered` if it takes longer. Whoever repeats this gives no second order."""
+        """Send a command and wait for the reply; `Unanswered` if it takes longer. A repeat sends no second command."""
         run = await self.give(order)
         deadline = time.monotonic() + (self.patience if patience is None else patience)
         pause = LOOK
@@ -181,7 +181,7 @@ class EngineCommands:
         return answer
 
     async def give(self, order: EngineOrder) -> EngineRun:
-        """Have an order on its heartbeat page, unless it is answered. `NotFound`: the run has ended or never was."""
+        """Put a command on its heartbeat page, unless it is answered. `NotFound`: the run has ended or never existed."""
         run = await self.find_run(order.run)
         if await self.answer(order.id) is not None:
             return run
@@ -193,12 +193,12 @@ class EngineCommands:
         entry = {"id": order.id, "run": order.run, "task": order.instance}
         await self._rewrite(who, lambda heartbeat_page: _added(heartbeat_page, entry))
         if await self.answer(order.id) is not None:
-            # It was answered between our two looks.
+            # It was answered between our two reads.
             await self.take_off(who, order.id)
         return run
 
     async def answer(self, order: str) -> CommandReply | None:
-        """What the engine said; ``None``: nothing yet."""
+        """The engine's reply; ``None``: none yet."""
         record = await self.store.get_record(_answer(order))
         return (
             None
@@ -209,7 +209,7 @@ class EngineCommands:
     # -- the engine's side -------------------------------------------------------------------------------------
 
     async def orders(self, who: EngineReporter, *, after: int = 0, run: str = "") -> Sequence[tuple[int, EngineOrder]]:
-        """Orders that wait, by their numbers, the first ones first; those of one run alone if it is named."""
+        """The waiting commands with their numbers, lowest first; only those of one run if it is given."""
         heartbeat_page = await self._heartbeat_page(who)
         wanted = [command for command in heartbeat_page if command.n > after and (not run or command.run == run)][
             :AT_ONCE
@@ -221,7 +221,7 @@ class EngineCommands:
     async def record_reply(
         self, who: EngineReporter, order: str, reply: CommandReply
     ) -> tuple[EngineOrder, CommandReply]:
-        """Keep an engine's reply; the first one stays. `NotFound`: there is no such command for it."""
+        """Store an engine's reply; the first one is kept. `NotFound`: there is no such command for it."""
         record = await self.store.get_record(_order(order))
         if record is None or record.tenant != who.tenant:
             raise NotFound(f"there is no command {order}")
@@ -236,28 +236,28 @@ class EngineCommands:
         return EngineOrder.from_plain(record.body), kept
 
     async def open_commands(self) -> Sequence[tuple[EngineReporter, Sequence[PendingCommand]]]:
-        """What is on the heartbeat pages, by whose they are."""
+        """The commands on all heartbeat pages, by their engine's reporter."""
         pages = await self.documents.find(HEARTBEAT_PAGE_KIND)
         return [(_reporter(stored.document.id), _waiting(stored)) for stored in pages]
 
     async def reply_to(self, command: PendingCommand) -> tuple[EngineOrder, CommandReply] | None:
-        """A command that is on its page still and has its reply."""
+        """A command that is still on its page although it has its reply, with that reply."""
         reply = await self.answer(command.id)
         record = await self.store.get_record(_order(command.id)) if reply is not None else None
         return (EngineOrder.from_plain(record.body), reply) if reply is not None and record is not None else None
 
     async def take_off(self, who: EngineReporter, order: str) -> None:
-        """The command is done with: it is not on the heartbeat page any more."""
+        """Remove a finished command from the heartbeat page."""
         await self._rewrite(who, lambda heartbeat_page: _without(heartbeat_page, order))
 
     async def wait(self, seconds: float) -> None:
-        """Until something was ordered or answered in this process, or so long."""
+        """Wait until a command or a reply was stored in this process, or until the time is over."""
         await self._wait(min(seconds, LOOK))
 
     # -- heartbeat pages ------------------------------------------------------------------------------------------------
 
     async def _heartbeat_page(self, who: EngineReporter) -> Sequence[PendingCommand]:
-        """At most a look old, so that many who wait for one engine cost one read."""
+        """The page, at most one poll interval old, so that many waiters for one engine cost one read."""
         at, seen = self._seen.get(who.heartbeat_page, (0.0, ()))
         if time.monotonic() - at < LOOK / 2:
             return seen

@@ -1,6 +1,6 @@
 """Receives events from other engines: stores them, applies them to the engines' runs, and raises exceptions for the pipeline.
 
-Everything here may be repeated: events are create-only documents under the reporter's own ids, a run after the same event twice is the run after it once, and the same exception
+All calls may be repeated: events are create-only documents under the reporter's own ids, applying the same event twice to a run has no further effect, and the same exception
 raised again is the same incident. So an engine that got no answer sends its events again, and nothing is lost between the two.
 """
 
@@ -40,14 +40,14 @@ from forestay.services.exceptions.pipeline import ExceptionPipeline
 
 EVENT = "engine-event"
 MAX_VALUE = 16_384
-"""Bytes of a run's data, or of a result, as JSON."""
+"""The most bytes of a run's data, or of a result, as JSON."""
 
 
 class EngineReply(StrEnum):
     """The immediate reply to an engine."""
 
     ON = "go-on"
-    """Do as you would."""
+    """Continue as without Forestay."""
     WAIT = "wait"
     """An incident is being handled: wait with this task or run for orders, until the incident is closed."""
 
@@ -57,14 +57,14 @@ class EngineEventAnswer(NamedTuple):
 
     event: str
     run: str
-    """Our id of the run."""
+    """The run's id in Forestay."""
     answer: EngineReply
     incident: str | None = None
     words: str = ""
 
 
 class ReportedElsewhere(Permanent):
-    """The run is reported by another."""
+    """The run is reported by another engine."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class EngineEventIntake:
     clock: Clock
 
     async def take(self, who: EngineReporter, events: Sequence[EngineEvent]) -> Sequence[EngineEventAnswer]:
-        """Take a batch in; one answer an event, in order. `ReportedElsewhere`, and then nothing of the batch was taken."""
+        """Receive a batch; returns one answer for each event, in order. `ReportedElsewhere`: nothing of the batch was stored."""
         events = [_clean(event) for event in events]
         runs = await self._runs(who, events)
         now = self.clock.now()
@@ -124,14 +124,14 @@ class EngineEventIntake:
         return answers
 
     async def _close(self, stored: StoredIncidentStatus) -> bool:
-        """Nobody waits for an answer any more; False if someone has one at this very moment."""
+        """Close an incident whose answer nobody waits for any more; False if it is being answered at this moment."""
         words = f"{stored.status.note}; handled by its engine" if stored.status.note else "handled by its engine"
         moved = stored.status.moved(IncidentState.FAILED, now=self.clock.now(), note=words)
         (result,) = await self.incidents.put_statuses([(moved, stored.version)])
         return isinstance(result, Written)
 
     async def _runs(self, who: EngineReporter, events: Sequence[EngineEvent]) -> Mapping[str, EngineRun]:
-        """The runs of a batch after it. All are looked at before one is written."""
+        """The runs of a batch after its events. All are checked before any is written."""
         mine: dict[str, list[EngineEvent]] = {}
         for event in events:
             mine.setdefault(engine_run_id(who.tenant, who.engine, event.run), []).append(event)
@@ -204,7 +204,7 @@ class EngineEventIntake:
 
 
 def _left_alone(event: EngineEvent, state: IncidentState) -> bool:
-    """Whether nobody has anything in mind for it, and its engine would rather deal with it itself than have it wait for a person."""
+    """Whether neither rules nor the default policy answer the event, and its engine prefers to handle it itself to waiting for a person."""
     return (
         event.kind is EventKind.TASK_ABORTED
         and event.otherwise is UnansweredAction.GO_ON
@@ -213,7 +213,7 @@ def _left_alone(event: EngineEvent, state: IncidentState) -> bool:
 
 
 def _clean(event: EngineEvent) -> EngineEvent:
-    """Without what nobody may read."""
+    """The event without secrets."""
     data, result = redacted_value(dict(event.data)), redacted_value(event.result, "result")
     evidence = redacted_value(dict(event.evidence))
     assert isinstance(data, dict)  # noqa: S101 - what is redacted keeps its shape
@@ -222,7 +222,7 @@ def _clean(event: EngineEvent) -> EngineEvent:
 
 
 def _bounded(data: Mapping[str, object]) -> Mapping[str, object]:
-    """As much of it as a run may remember: the newest stays, and what alone is too large is left out."""
+    """As much of the data as a run may keep: the newest values are kept, single values that are too large are left out."""
     kept: dict[str, object] = {}
     left = MAX_VALUE
     for name, value in reversed(list(data.items())):
@@ -234,7 +234,7 @@ def _bounded(data: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def event_plain(event: EngineEvent) -> dict[str, Any]:
-    """An event as it is remembered."""
+    """The stored form of an event."""
     plain: dict[str, Any] = {"id": event.id, "kind": event.kind.value, "at": event.at}
     more: dict[str, Any] = {
         "task": event.instance, "attempt": event.attempt, "flow": event.flow, "owner": event.owner, "parent": event.parent, "data": dict(event.data),

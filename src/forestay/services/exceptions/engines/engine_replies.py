@@ -42,13 +42,13 @@ class EngineReplies:
     """Counts what this loop could not handle."""
 
     async def acknowledge(self, who: EngineReporter, order: str, reply: CommandReply) -> CommandReply:
-        """Take an engine's reply; the first one stays. `NotFound`: there is no such command for it."""
+        """Store an engine's reply; the first one is kept. `NotFound`: there is no such command for it."""
         known, kept = await self.commands.record_reply(who, order, reply)
         await self._follow(who, known, kept)
         return kept
 
     async def run(self) -> None:
-        """Go on with what was replied to when a server died before it did so."""
+        """Continue after replies for which a server died before it did so."""
         await poll_forever(self.look, 5.0, self.troubled)
 
     async def look(self) -> None:
@@ -85,7 +85,7 @@ class EngineReplies:
         await self.commands.take_off(who, order.id)
 
     async def _settle(self, tenant: str, order: EngineOrder) -> None:
-        """A person ordered it: nothing of that task waits for anybody any more."""
+        """Settle what was held for the task of a command that a person sent: nothing waits for an answer any more."""
         query = IncidentQuery(tenant, run=order.run, instance=order.instance, states=frozenset({IncidentState.HELD}))
         page = await self.incidents.find(query, limit=MOST_SETTLED)
         if not page.statuses:

@@ -15,22 +15,22 @@ from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStor
 from forestay.services.exceptions.inbox.error_triages import UNTOUCHED, ErrorTriages
 
 TAGS = ("owner", "host", "site", "exit_code", "flow")
-"""What the failures of an error are counted by."""
+"""The fields by which the failures of an error are counted."""
 HOUR = 3_600_000
 STEPS = 24
 """Hours of the chart."""
 SAMPLES = 3
 COMPARED = 7 * DAY
-"""Other failures of so long are compared with those of the error."""
+"""Milliseconds of history in which other failures are compared with those of the error."""
 FEWEST = 3
-"""Of so many failures on, something can be said of what they have in common."""
+"""The least number of failures for which common tags are computed."""
 NEARLY_ALL = 0.9
 APART = 2
-"""A tag stands out if its share is so many times that among other failures."""
+"""A tag stands out if its share is this many times that among other failures."""
 
 
 class CommonTag(NamedTuple):
-    """What nearly all failures of an error have, and others rarely."""
+    """A tag that nearly all failures of an error have, and others rarely."""
 
     tag: str
     value: str
@@ -48,15 +48,15 @@ class ErrorSummary:
     triage: ErrorTriage
     state: ErrorState
     states: Mapping[str, int]
-    """How many of its failures stand where."""
+    """The number of its failures by state."""
     tags: Mapping[str, Mapping[str, int]]
     hours: Sequence[int]
-    """How many failed in each of the last hours; the last one is this hour's."""
+    """The number of failures in each of the last hours; the last number is this hour's."""
     since: int
-    """When the first of these hours began."""
+    """The start of the first of these hours."""
     common: Sequence[CommonTag]
     samples: Sequence[Incident]
-    """The newest, with their evidence."""
+    """The newest failures, with their evidence."""
 
     @property
     def count(self) -> int:
@@ -64,7 +64,7 @@ class ErrorSummary:
 
     @property
     def waiting(self) -> int:
-        """How many are held or under way."""
+        """The number of failures that are held or in progress."""
         return sum(many for state, many in self.states.items() if IncidentState(state) not in CLOSED)
 
 
@@ -77,7 +77,7 @@ class ErrorReader:
     clock: Clock
 
     async def newest(self, tenant: str, fingerprint: str) -> IncidentStatus:
-        """Its newest failure; `NotFound` if the tenant has none of it."""
+        """The newest failure of an error; `NotFound` if the tenant has none."""
         page = await self.incidents.find(IncidentQuery(tenant, fingerprint=fingerprint), limit=1)
         if not page.statuses:
             raise NotFound("there is no such error")
@@ -116,7 +116,7 @@ class ErrorReader:
         )
 
     async def hours(self, tenant: str, fingerprints: Collection[str]) -> tuple[Mapping[str, Sequence[int]], int]:
-        """How many failed in each of the last hours, of each of these errors, and when the first of the hours began."""
+        """The number of failures of each error in each of the last hours, and the start of the first hour."""
         now = self.clock.now()
         since = now - now % HOUR - (STEPS - 1) * HOUR
         if not fingerprints:
@@ -126,7 +126,7 @@ class ErrorReader:
         return {name: [step.get(name, 0) for step in steps] for name in fingerprints}, since
 
     async def _common(self, tenant: str, fingerprint: str, now: int) -> Sequence[CommonTag]:
-        """What nearly all its failures of the last days have, and the other failures of these days rarely."""
+        """The tags that nearly all its failures of the last days have, and the other failures of these days rarely."""
         own = IncidentQuery(tenant, fingerprint=fingerprint, since=now - COMPARED)
         everything = IncidentQuery(tenant, since=now - COMPARED)
         counts = await asyncio.gather(
@@ -137,7 +137,7 @@ class ErrorReader:
 
 
 def stands_out(tag: str, ours: Mapping[str, int], every: Mapping[str, int]) -> CommonTag | None:
-    """The value of a tag that nearly all failures of an error have, if it is rare among the other failures; None: there is none, or too little was seen."""
+    """The value of a tag that nearly all failures of an error have, if it is rare among other failures; None: there is none, or there are too few failures."""
     many = sum(ours.values())
     others = sum(every.values()) - many
     if many < FEWEST or others < FEWEST:

@@ -1,7 +1,7 @@
 """Teaches this site a cause: drafts a pattern from what the failures of an error share, tests it on past failures and on the packs' examples, and adds
 it to the site's own pack.
 
-A pattern is tried on every error of the past that is kept, up to a bound: failures of one error say the same, so of each error a few are read and the others are counted.
+A pattern is tried on every stored error, up to a bound: failures of one error have the same message, so a few of each error are read and the others are counted.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from forestay.services.exceptions.detect.taught_patterns import TaughtPatterns
 from forestay.services.exceptions.failure_review import FailureReview, Reviewed
 
 MEMBERS = 20
-"""Failures of the error that a pattern is drafted from and must match, the newest."""
+"""The most failures of the error from which a pattern is drafted and which it must match, newest first."""
 MOST_LOOKED_AT = 20_000
-"""Failures of the past, the newest, whose errors are looked at."""
+"""The most past failures, newest first, whose errors are checked."""
 OF_EACH = 2
-"""Failures of each error that are read."""
+"""The number of failures that are read of each error."""
 PAGE = 1_000
 BUNCH = 100
 SHOWN = 20
-"""Errors and examples that are named."""
+"""The most errors and examples that are listed."""
 FEW_WORDS = "its failures share no line with enough words; give a pattern, or write a rule for its exit code"
 
 
 class TeachRequest(NamedTuple):
-    """What a person teaches about an error."""
+    """A person's definition of the cause of an error."""
 
     fingerprint: str
     cause: Cause
     retry: RetryNeed | None
-    """None: as failures of this cause are mostly tried again."""
+    """None: the usual retry need of this cause."""
     expression: str
     """Empty: drafted."""
     by: str
@@ -71,43 +71,43 @@ class TeachRequest(NamedTuple):
 
 
 class AnsweredError(NamedTuple):
-    """Another error that the pattern would give its cause."""
+    """Another error to which the pattern would assign its cause."""
 
     fingerprint: str
     title: str
     cause: str
-    """That it has now."""
+    """Its present cause."""
     failures: int
 
 
 @dataclass(slots=True)
 class PatternTrial:
-    """What a pattern would do, and the objections to it."""
+    """The effects of a pattern, and the objections to it."""
 
     pattern: TaughtPattern | None
-    """None: none could be drafted."""
+    """None: no pattern could be drafted."""
     instead_of: tuple[str, ...] = ()
-    """Taught patterns that it replaces: they decided on these failures until now."""
+    """The site's patterns that it replaces: they classified these failures until now."""
     members: int = 0
-    """Failures of the error that it was tried on."""
+    """The number of failures of the error on which it was tried."""
     problems: list[str] = field(default_factory=list)
-    """Why it cannot be written."""
+    """The reasons why it cannot be written."""
     unknown: list[AnsweredError] = field(default_factory=list)
-    """Errors without a cause that it would name too."""
+    """Errors of unknown cause that it would match too."""
     wrong: list[AnsweredError] = field(default_factory=list)
-    """Errors of another cause that it would change: false hits, unless their cause is wrong."""
+    """Errors whose cause it would change: false positives, unless their cause is wrong."""
     examples: list[str] = field(default_factory=list)
-    """Patterns of packs of whose examples it would change the cause."""
+    """Patterns of packs whose examples would get another cause."""
     errors: int = 0
-    """Errors that it was tried on."""
+    """The number of errors on which it was tried."""
     failures: int = 0
-    """Failures that have these errors."""
+    """The number of failures with these errors."""
     whole: bool = True
-    """These are all that are kept; else the newest."""
+    """Whether these are all stored failures; else they are the newest."""
 
     @property
     def harmful(self) -> bool:
-        """It gives its cause to what has another one."""
+        """Whether it would change the cause of an error that has one."""
         return bool(self.wrong or self.examples)
 
 
@@ -116,7 +116,7 @@ class Taught(NamedTuple):
 
     trial: PatternTrial
     version: int
-    """Of the site's pack; 0: nothing was written."""
+    """The version of the site's pack; 0: nothing was written."""
     reviewed: Reviewed | None = None
 
 
@@ -131,12 +131,12 @@ class ErrorTeacher:
     clock: Clock
 
     async def teach(self, tenant: str, trial: PatternTrial, pattern: TaughtPattern) -> Taught:
-        """Write the pattern of a trial, and judge again what waits. `Conflict` if there are too many patterns."""
+        """Write the pattern of a trial, and classify waiting failures again. `Conflict` if there are too many patterns."""
         pack = await self.taught.teach(tenant, pattern, instead_of=trial.instead_of)
         return Taught(trial, pack.version, await self.review.by_pattern(tenant, pattern, pages=1))
 
     async def try_out(self, tenant: str, request: TeachRequest) -> PatternTrial:
-        """What the pattern would do; `NotFound` if the tenant has no failure of this error."""
+        """Try a pattern without writing it; `NotFound` if the tenant has no failure of this error."""
         query = IncidentQuery(tenant, fingerprint=request.fingerprint)
         page = await self.incidents.find(query, limit=MEMBERS)
         known = await self.incidents.get_incidents([stored.status.id for stored in page.statuses])
@@ -191,7 +191,7 @@ class ErrorTeacher:
     def _weighed(
         self, trial: PatternTrial, packs: Classifier, pack: TaughtPack, evidences: Sequence[Evidence]
     ) -> Classifier:
-        """The classifier with the pattern, which is as heavy as it must be to decide on the failures that it was taught from."""
+        """The classifier with the pattern, whose weight is just enough to classify the failures it was made from."""
         assert trial.pattern is not None  # noqa: S101 - the caller looked
         gone = {trial.pattern.name, *trial.instead_of}
         others = [known.pattern() for known in pack.patterns if known.name not in gone]
@@ -212,7 +212,7 @@ class ErrorTeacher:
         return classifier
 
     async def _try_on_corrected(self, trial: PatternTrial, pack: TaughtPack, after: Classifier) -> None:
-        """What people said of single failures holds."""
+        """Check the causes that people assigned to single failures: a pattern must not change them."""
         assert trial.pattern is not None  # noqa: S101 - the caller looked
         cause = trial.pattern.cause
         others = {known.incident: known for known in pack.corrected if known.cause is not cause}
@@ -232,7 +232,7 @@ class ErrorTeacher:
         async for status in self._past(tenant, trial):
             name = status.fingerprint
             counts[name] = counts.get(name, 0) + 1
-            # The same words of another task are the same error.
+            # The same message of another task is the same error.
             if name != own.fingerprint and status.title.lower() != own.title.lower() and counts[name] <= OF_EACH:
                 chosen.setdefault(name, []).append(status)
         trial.errors = len(counts)
@@ -280,7 +280,7 @@ class ErrorTeacher:
 
 
 async def _changes(evidence: Evidence, pattern: FailurePattern, before: Classifier, after: Classifier) -> bool:
-    """Whether the pattern gives its cause to something that has another one."""
+    """Whether the pattern changes the cause of this evidence."""
     await asyncio.sleep(0)  # a log may take a millisecond to read, and others wait for this process
     if pattern.match(PreparedEvidence(evidence)) is None:
         return False

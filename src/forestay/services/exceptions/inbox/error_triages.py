@@ -13,7 +13,7 @@ from forestay.services.shared.document_update import update_document
 
 KIND = "error-triage"
 UNTOUCHED = ErrorTriage()
-"""Of an error of which nobody has said anything."""
+"""The state of an error that nobody has triaged."""
 
 
 @dataclass(slots=True)
@@ -24,13 +24,13 @@ class ErrorTriages:
     clock: Clock
 
     async def get(self, tenant: str, fingerprints: Iterable[str]) -> Mapping[str, ErrorTriage]:
-        """What was said of those of which something was."""
+        """The triage states of those errors that have one."""
         names = {_name(tenant, fingerprint): fingerprint for fingerprint in fingerprints if fingerprint}
         found = await self.documents.get(sorted(names)) if names else {}
         return {names[name]: _triage(stored) for name, stored in found.items()}
 
     async def quiet(self, tenant: str, last_seen: Mapping[str, int]) -> frozenset[str]:
-        """Of errors, each with when it last happened, those of which nobody wants to hear now: they may wait, or are resolved and have not come back."""
+        """The errors that are snoozed, or resolved and not seen since; `last_seen`: when each happened last."""
         now = self.clock.now()
         triages = await self.get(tenant, last_seen)
         return frozenset(name for name, triage in triages.items() if triage.state_at(now, last_seen[name]) in QUIET)
@@ -46,7 +46,7 @@ class ErrorTriages:
         assignee: str = "",
         until: int = 0,
     ) -> ErrorTriage:
-        """Write down what a person says; `Transient` if the store does not take it."""
+        """Record a person's triage; `Transient` if the store does not accept it."""
         name, now = _name(tenant, fingerprint), self.clock.now()
 
         def changed(stored: StoredDocument | None) -> tuple[Document, ErrorTriage]:

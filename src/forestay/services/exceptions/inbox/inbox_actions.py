@@ -1,7 +1,7 @@
 """Carries out a person's action on a group of failures in the inbox, and reports its outcome.
 
-An act is written down with everything it was done to, so that whoever looks, from whichever page, sees the same, and the next and larger act can be refused while this
-one has not gone well.
+An action is recorded with all incidents it was applied to, so that everybody sees the same on every page, and the next, larger action can be refused while this
+one has not succeeded.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ AT_ONCE = 16
 ENDED_WELL = frozenset({State.COMPLETED, State.FORCED_COMPLETE})
 ENDED_BADLY = frozenset({State.FAULTED, State.FAILED, State.CANCELLED})
 Launch = Callable[[str], Awaitable[str]]
-"""Carries a playbook out for an incident; empty, or why it was refused."""
+"""Carries out a playbook for an incident; returns empty, or why it was refused."""
 
 
 class InboxActionMember(NamedTuple):
-    """One incident of an act."""
+    """One incident of an action."""
 
     incident: str
     job: str
     attempt: int
-    """The attempt that had failed."""
+    """The failed attempt."""
     refused: str
-    """Why it was not done; empty: it was."""
+    """Why it was not done; empty: it was done."""
 
 
 class InboxAction(NamedTuple):
-    """An act as it was written down."""
+    """The record of an action."""
 
     id: str
     by: str
@@ -65,7 +65,7 @@ class InboxAction(NamedTuple):
 
 
 class InboxSelection(NamedTuple):
-    """What would be acted on, the oldest first, and whether that is all there is."""
+    """The incidents to act on, oldest first, and whether these are all."""
 
     statuses: Sequence[IncidentStatus]
     whole: bool
@@ -82,7 +82,7 @@ class InboxActions:
     clock: Clock
 
     async def choose(self, tenant: str, target: InboxTarget, reach: Reach) -> InboxSelection:
-        """The oldest of a group that waits for a person, and not for a storm to pass or an approver."""
+        """The oldest incidents of a group that wait for a person, not for the end of a storm or an approval."""
         query = IncidentQuery(
             tenant=tenant,
             cause=target.cause or None,
@@ -111,7 +111,7 @@ class InboxActions:
         why: str,
         launch: Launch,
     ) -> InboxAction:
-        """Do it to all that were chosen, each for itself, and write down what was done to which."""
+        """Apply the action to each chosen incident independently, and record the results."""
         jobs = await self.store.get(sorted({status.job for status in chosen.statuses if status.job}))
         documents = {name: stored.document for name, stored in jobs.items()}
         gate = asyncio.Semaphore(AT_ONCE)
@@ -154,14 +154,14 @@ class InboxActions:
             return str(error)
 
     async def get(self, tenant: str, name: str) -> InboxAction:
-        """An act as it was done; `NotFound` if there is none in the tenant."""
+        """The record of an action; `NotFound` if there is none in the tenant."""
         stored = (await self.documents.get([_document(name)])).get(_document(name))
         if stored is None or stored.document.tenant != tenant:
             raise NotFound("there is no such action")
         return _from_plain(name, stored.document.body)
 
     async def look(self, act: InboxAction) -> TriedAction:
-        """What came of an act until now, one by one in its order."""
+        """The outcomes of an action until now, for each incident in order."""
         jobs = await self.store.get(sorted({member.job for member in act.members if member.job}))
         statuses = await self.incidents.get_statuses([member.incident for member in act.members])
         fates = [
@@ -228,7 +228,7 @@ def _plain(act: InboxAction) -> Mapping[str, object]:
 
 
 def _from_plain(name: str, body: Mapping[str, Any]) -> InboxAction:
-    # An act that was written down by an earlier release names no error.
+    # An action recorded by an earlier release names no error.
     error = body.get("fingerprint", "")
     target = InboxTarget(body["cause"], body["owner"], InboxRemedy(body["do"]), body["playbook"], error)
     members = [InboxActionMember(*member) for member in body["members"]]

@@ -1,6 +1,6 @@
 """Reads the failures that wait for a person, with what running them again would cost.
 
-The store counts; of each group that is shown only the oldest incident is read. What else is in a group is read when somebody opens it.
+The store counts; only the oldest incident of each displayed group is read. The others are read when a person opens the group.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from forestay.ports.exceptions.incident_store import MAX_PILES, IncidentQuery, I
 from forestay.services.exceptions.inbox.error_triages import UNTOUCHED, ErrorTriages
 
 STATES = frozenset({IncidentState.HELD, IncidentState.WAITING})
-"""What waits for somebody, or for the first tries of a storm."""
+"""The states that wait for a person, or for the canary of a storm."""
 
 
 class InboxView(StrEnum):
-    """What is looked at."""
+    """The selected part of the inbox."""
 
     ATTENTION = "attention"
     APPROVAL = "approval"
     RECOVERING = "recovering"
     RECOVERED = "recovered"
-    """In the last day."""
+    """Recovered in the last day."""
 
 
 class _Shown(NamedTuple):
@@ -49,20 +49,20 @@ _EVERYTHING = _Shown(STATES, SOMEBODY)
 
 
 class Inbox(NamedTuple):
-    """The dearest groups, and what there is beside them."""
+    """The most expensive groups, and a summary of the others."""
 
     groups: Sequence[InboxGroup]
     oldest: Mapping[str, IncidentStatus]
-    """The first of each group, by its id; one that is gone by now is left out."""
+    """The first incident of each group, by its id; those that are gone by now are left out."""
     all: Sequence[InboxGroup]
-    """Every group, also those that are not shown, but for those that may wait."""
+    """Every group, also those that are not shown, except snoozed ones."""
     triages: Mapping[str, ErrorTriage]
-    """What people have said of the errors, by fingerprint."""
+    """The triage states of the errors, by fingerprint."""
     now: int
     snoozed: int
-    """Groups that are left out because they may wait."""
+    """The number of groups that are left out because they are snoozed."""
     more: bool
-    """There are more groups than are shown or were counted."""
+    """Whether there are more groups than are shown or were counted."""
 
     def triage(self, group: InboxGroup) -> ErrorTriage:
         return self.triages.get(group.place.fingerprint, UNTOUCHED)
@@ -92,7 +92,7 @@ class InboxReader:
         snoozed: bool = False,
         most: int,
     ) -> Inbox:
-        """The dearest groups of a view, or without one of all that wait for somebody; those that may wait only if asked for."""
+        """The most expensive groups of a view, or without a view of all that wait for a person; snoozed groups only on request."""
         now = self.clock.now()
         shown_states, waits_for = _VIEWS[view] if view is not None else _EVERYTHING
         inbox_tallies = await self.incidents.inbox_tallies(

@@ -15,9 +15,9 @@ from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, I
 from forestay.ports.jobs.job_store import JobStore
 
 MOST = 2_000
-"""Failures of one cause that are counted, the newest."""
+"""The most failures of one cause that are counted, newest first."""
 ENOUGH = 3
-"""Tries after which a pattern can be said to lose."""
+"""The least number of retries after which a pattern can be rated."""
 
 
 class PatternScore(NamedTuple):
@@ -28,7 +28,7 @@ class PatternScore(NamedTuple):
 
     @property
     def loses(self) -> bool:
-        """It says that another try helps, and more often than not none did."""
+        """Whether the pattern says that a retry helps, although most retries did not."""
         tried, helped = self.record.retried, self.record.helped
         return self.pattern.retry is not RetryNeed.NO and tried >= ENOUGH and 2 * helped < tried
 
@@ -73,7 +73,7 @@ class PatternScores:
         return statuses, False
 
     async def _names(self, statuses: Sequence[IncidentStatus]) -> Mapping[str, str]:
-        """The pattern that decided, by fingerprint: the failures of one say the same, so the newest of each is read."""
+        """The deciding pattern, by fingerprint: failures of one fingerprint have the same message, so the newest of each is read."""
         newest: dict[str, IncidentStatus] = {}
         for status in statuses:
             newest.setdefault(status.fingerprint, status)

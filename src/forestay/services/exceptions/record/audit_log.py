@@ -1,7 +1,7 @@
 """Writes and reads the audit log.
 
-What several ask to be written at the same time goes into one page. A page is created under the number after the last; if another process was there
-first, the entries are chained anew onto its page and take the next number. An answer that is not clear is settled by reading the page back.
+Entries that are written at the same time go into one page. A page is created under the number after the last; if another process was
+first, the entries are chained anew onto its page and take the next number. An unclear result is settled by reading the page back.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from forestay.ports.exceptions.audit import AuditStore
 
 TRIES = 100
 UNSURE = 3
-"""Writes without a clear answer after which the caller is told."""
+"""Writes without a clear result after which the caller gets an error."""
 AHEAD = 16
-"""Pages that are looked for at once behind the last one known."""
+"""Pages after the last known one that are read at once."""
 
 
 class PendingNotes(NamedTuple):
@@ -45,9 +45,9 @@ class AuditLog:
     clock: Clock
     ids: Ids
     anchored: Callable[[str, AuditHead], None] = lambda _tenant, _head: None
-    """Told the tenant and the new head after each page, for a log that is kept elsewhere."""
+    """Called with the tenant and the new head after each page, for a log that is kept elsewhere."""
     pages: int = 0
-    """How many were written, for metrics and tests."""
+    """The number of pages written, for metrics and tests."""
     _heads: dict[str, AuditHead] = field(default_factory=dict)
     _waiting: dict[str, list[PendingNotes]] = field(default_factory=dict)
     _writing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -71,13 +71,13 @@ class AuditLog:
     async def read(
         self, tenant: str, *, start: int | None = None, limit: int = 100
     ) -> tuple[Sequence[AuditEntry], AuditHead]:
-        """Entries in order, from a number on or the last ones; and the end of the chain at this moment."""
+        """Entries in order, from a number on or the last ones, and the present end of the chain."""
         head = await self.head(tenant)
         first = max(1, head.number - limit + 1 if start is None else start)
         entries: list[AuditEntry] = []
         number = await self._page_of(tenant, first, head) if first <= head.number else head.page + 1
         while number <= head.page and len(entries) < limit:
-            # By number, not by search: a page that is missing must be missed.
+            # By number, not by search: a missing page must be noticed.
             wanted = range(number, min(number + AHEAD, head.page + 1))
             pages = await self.store.get(tenant, wanted)
             entries += [
@@ -87,7 +87,7 @@ class AuditLog:
         return entries[:limit], head
 
     async def head(self, tenant: str) -> AuditHead:
-        """The end of the chain at this moment."""
+        """The present end of the chain."""
         known = self._heads.get(tenant)
         if known is None:
             last = await self.store.last(tenant)
@@ -102,7 +102,7 @@ class AuditLog:
                 known = head_of(pages[number])
 
     async def _page_of(self, tenant: str, entry: int, head: AuditHead) -> int:
-        """The number of the page from which to read. What a search does not show yet is near the end."""
+        """The number of the page from which to read. Entries that a search does not show yet are near the end."""
         found_pages = await self.store.find(tenant, entry=entry, limit=1)
         if found_pages:
             return found_pages[0].number
@@ -117,7 +117,7 @@ class AuditLog:
     # -- writing -----------------------------------------------------------------------------------------------
 
     async def _write_waiting(self, tenant: str) -> None:
-        """Write until nobody waits; one page at a time."""
+        """Write until no caller waits; one page at a time."""
         try:
             while self._waiting.get(tenant):
                 taken = self._take(tenant)
@@ -125,7 +125,7 @@ class AuditLog:
                     entries = await self._append(
                         tenant, [note for pending_notes in taken for note in pending_notes.notes]
                     )
-                except Exception as error:  # whatever it is, those who wait must hear of it
+                except Exception as error:  # those who wait must get every error
                     for notes in taken:
                         if not notes.done.done():
                             notes.done.set_exception(error)
@@ -138,7 +138,7 @@ class AuditLog:
             del self._writing[tenant]
 
     def _take(self, tenant: str) -> list[PendingNotes]:
-        """Those who fit into one page, the first first."""
+        """The callers whose notes fit into one page, oldest first."""
         waiting, taken, count = self._waiting[tenant], list[PendingNotes](), 0
         while waiting and count + len(waiting[0].notes) <= MAX_ENTRIES:
             count += len(waiting[0].notes)
@@ -154,7 +154,7 @@ class AuditLog:
             try:
                 written = await self.store.add(page)
             except Transient:
-                # It may stand there, or come yet. The same page again does no harm: there is one under a number.
+                # It may exist, or still be created. Writing the same page again is harmless: there is one page for a number.
                 unsure += 1
                 if unsure > UNSURE:
                     raise

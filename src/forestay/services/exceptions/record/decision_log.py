@@ -1,9 +1,9 @@
 """Records decisions and steps for incidents, create-only, with the audit log and the incidents' status.
 
-Several may handle the same incident. Whoever is first records the decision; whoever comes second acts by the recorded one.
+Several processes may handle the same incident. The first records the decision; the others act by the recorded one.
 
-Before a step of a playbook acts, a document says so under the step's own name (incident, number of the decision, step); after it, another one says how it ended.
-Whoever comes to a step that is over acts no more; whoever comes to one that was begun repeats it as it was begun, with the same id and time.
+Before a step of a playbook acts, a document records its start under the step's own name (incident, number of the decision, step); after it, another one
+records its result. A process that finds a step finished does not act again; one that finds it started repeats it with the same id and time.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class StatusChange(NamedTuple):
     group: str = ""
 
     def applied(self, known: IncidentStatus, now: int) -> IncidentStatus:
-        """The new status; the same one where there is nothing to say."""
+        """The new status; the same object where nothing changes."""
         if known.state in CLOSED:
             return known
         n, note = known.n if self.n is None else self.n, known.note if self.note is None else self.note[:NOTE_KEPT]
         if self.state is IncidentState.ACTING and known.state is IncidentState.HELD and known.n >= n:
-            return known  # its playbook has come to its end already, and the incident was kept for a person
+            return known  # its playbook has ended already, and the incident was held for a person
         return known.moved(self.state, now=now, due=self.due, n=n, note=note, group=self.group or known.group)
 
 
@@ -64,7 +64,7 @@ class DecisionLog:
     clock: Clock
 
     async def agree(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
-        """The decisions as they are recorded: these, or those of whoever was first. `Unreadable` if one of those cannot be read."""
+        """Record the decisions; returns these, or the earlier ones where they exist. `Unreadable` if one of those cannot be read."""
         added = await self.incidents.add_decisions(decisions)
         if all(added):
             return decisions
@@ -87,7 +87,7 @@ class DecisionLog:
             return await self.agree([decision for decision in decisions if decision.id not in error.names])
 
     async def newest(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
-        """The decisions that stand now: one that was put off may have been made after the first. An incident of which that cannot be read is left out."""
+        """The latest decisions: a postponed one may have been made after the first. Incidents whose decision cannot be read are left out."""
         try:
             known = await self.incidents.get_statuses([decision.incident for decision in decisions])
             newer = {name: stored.status.n for name, stored in known.items()}
@@ -98,14 +98,14 @@ class DecisionLog:
             ]
             made = await self.incidents.get_decisions(later) if later else {}
         except Unreadable as error:
-            # The names are those of statuses, or of decisions: the incident's with a number after it.
+            # The names are those of statuses, or of decisions: the incident's id and a number.
             spoilt = {*error.names, *(name.rpartition(":")[0] for name in error.names)}
             rest = [decision for decision in decisions if decision.incident not in spoilt]
             return await self.newest(rest) if len(rest) < len(decisions) else ()
         return [made.get((decision.incident, newer.get(decision.incident, 0)), decision) for decision in decisions]
 
     async def write_audit(self, pendings: Sequence[PendingException]) -> None:
-        """An entry for each playbook, before it acts."""
+        """Write an audit entry for each playbook, before it acts."""
         notes: dict[str, list[AuditNote]] = {}
         for pending in pendings:
             incident, decision = pending.incident, pending.decision
@@ -119,7 +119,7 @@ class DecisionLog:
             await self.audit.write(tenant, some)
 
     async def move(self, changes: Mapping[str, StatusChange]) -> None:
-        """Say where incidents stand, by their ids. Only for people and for who looks after what is due: what others wrote meanwhile is left as it is."""
+        """Update the statuses of incidents, by their ids. They serve people and the search for due incidents: concurrent writes of others are kept."""
         if not changes:
             return
         stored, now = await self.incidents.get_statuses(list(changes)), self.clock.now()
@@ -142,12 +142,12 @@ class StepRequest:
     step: int
     do: Action
     at: int
-    """When it was begun, the first time."""
+    """When it was started for the first time."""
     release: str = ""
     later: tuple[ActionKind, ...] = ()
     """The actions of the steps after it."""
     id: str = field(init=False)
-    """The name under which it is done once."""
+    """The id that makes its effect idempotent."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id", step_id(self.incident.id, self.n, self.step))
@@ -176,7 +176,7 @@ class StepLog:
         *,
         release: str = "",
     ) -> StepEnd:
-        """Have a step done unless it is over; how it ended, also if that was long ago."""
+        """Carry out a step unless it is over; returns its result, also if it ended long ago."""
         over = step_record_id(incident, n, step, StepMark.OVER)
         if (ended := (await self.incidents.get_steps([over])).get(over)) is not None:
             return end_of(ended)
@@ -194,7 +194,7 @@ class StepLog:
         return end_of(record if first else (await self.incidents.get_steps([over]))[over])
 
     async def begin(self, incident: str, n: int, step: int, *, release: str = "") -> StepRequest:
-        """Say that a step begins; as whoever was the first has said."""
+        """Record that a step begins; returns the first record if one existed."""
         known = (await self.incidents.get_incidents([incident])).get(incident)
         if known is None:
             raise NotFound(f"there is no incident {incident}")
@@ -212,5 +212,5 @@ class StepLog:
 
 
 def end_of(record: StepRecord) -> StepEnd:
-    """How a step ended, by its document."""
+    """The result of a step, from its document."""
     return StepEnd(StepState(str(record.detail["state"])), str(record.detail.get("detail", "")))

@@ -1,11 +1,11 @@
 """Rate limits for actions: handlers ask here before each action, and take tokens from buckets that all handlers share.
 
-A bucket is a document for each (tenant, limit). A handler leases what a batch of acts needs, and a bunch beside it, by one version-checked write of all
-buckets, and spends the bunch later, so that most single acts lease nothing. Tokens that are not spent within the lease come back by themselves; a handler that dies takes its lease with it for that time and no
-longer. A write without a clear answer is given up: if it took place, its tokens are lost for the time of the lease, never spent twice.
+A bucket is a document for each (tenant, limit). A handler leases the tokens for a batch of actions, and some more, by one version-checked write of all
+buckets, and spends the extra ones later, so that most single actions lease nothing. Unspent tokens return to the bucket when the lease ends; a handler that dies keeps its
+tokens for that time and no longer. A write without a clear result is given up: if it took place, its tokens are lost for the time of the lease, never spent twice.
 
-The emergency stop is a document too, a switch for each tenant and one for all; who set it and why is in it. It holds for every act whose permission is asked after the
-stop was acknowledged. Acts that were permitted before may still be carried out.
+The emergency stop is a document too, a switch for each tenant and one for all; it contains who set it and why. It applies to every action whose permit is requested after the
+stop was acknowledged. Actions that were permitted before may still be carried out.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ class ActionLimits:
     granted: int = 0
     refused: int = 0
     leases: int = 0
-    """How often tokens were leased, for metrics and tests."""
+    """The number of times tokens were leased, for metrics and tests."""
     _local_tokens: Mapping[BucketName, tuple[LeasedTokens, ...]] = field(default_factory=lambda: MappingProxyType({}))
     _leased: dict[str, float] = field(default_factory=dict)
-    """When each lease was asked for, by this process's own time."""
+    """When each lease was requested, by this process's monotonic clock."""
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def permit(
         self, requests: Sequence[ActionRequest], noticed: Sequence[tuple[str, FailureSignature]] = ()
     ) -> Sequence[ActionGranted | ActionRefused]:
-        """Ask for acts; an answer each, in order. `Transient` if the store does not answer: then none may be done.
+        """Request permits for actions; returns one answer for each, in order. `Transient` if the store does not answer: then no action is permitted.
 
-        `noticed`: failures, each with its tenant, that are counted for storms by the same write, before anything is answered; each is given once. An act that
-        is granted has used its tokens up, whether it is then done or not. Everything is read at once and written at once.
+        `noticed`: failures, each with its tenant, that are counted for storms by the same write, before anything is answered; pass each once. A granted
+        action has used its tokens, whether it is then carried out or not. Everything is read at once and written at once.
         """
         answers: dict[int, ActionGranted | ActionRefused] = {}
         async with self._asking:
@@ -93,7 +93,7 @@ class ActionLimits:
         return out
 
     async def give_back(self) -> None:
-        """Give back what was not spent: for a handler that ends. What cannot be given back comes back by itself."""
+        """Return unspent tokens, for a handler that ends. Tokens that cannot be returned expire with their lease."""
         async with self._asking:
             local_tokens, self._local_tokens = self._local_tokens, MappingProxyType({})
             for name, leased_tokens in local_tokens.items():
@@ -103,7 +103,7 @@ class ActionLimits:
                     return
 
     async def buckets(self, tenant: str) -> Mapping[BucketName, Bucket]:
-        """The buckets of a tenant that were ever leased from, and the one for all; up to a second old."""
+        """The buckets of a tenant that have been used, and the one for all; up to a second old."""
         stored_documents = await self.documents.find(KIND)
         named = {
             _name(stored_document): stored_document.document.body
@@ -112,7 +112,7 @@ class ActionLimits:
         }
         return {name: bucket_of(body, self.policy.limit(name.meter)) for name, body in named.items()}
 
-    # -- one tenant's acts -------------------------------------------------------------------------------------
+    # -- one tenant's actions ----------------------------------------------------------------------------------
 
     async def _permit(
         self, tenant: str, requests: Sequence[ActionRequest], signs: Sequence[FailureSignature]
@@ -121,7 +121,7 @@ class ActionLimits:
         limits = {name: self.policy.limit(name.meter) for name in names}
         documents = {name: name.document for name in names}
         group = storm_tracker.name_of(tenant)
-        # The documents are written together and each for itself: when a bucket conflicts, the storms may stand already.
+        # The documents are written together but independently: when a bucket conflicts, the storms may be written already.
         batch = self.ids.claim()
         for tried in range(TRIES):
             began = self.clock.monotonic()
@@ -155,7 +155,7 @@ class ActionLimits:
         now: int,
         began: float,
     ) -> bool:
-        """Write what was planned; True if all of it stands. What was leased is in the local tokens in any case."""
+        """Write the plan; True if all of it was written. Leased tokens are in the local tokens in any case."""
         results = await self.documents.put(documents) if documents else ()
         for (name, (_, leased)), result in zip(leases.items(), results, strict=False):
             if isinstance(result, Written):
@@ -188,7 +188,7 @@ class ActionLimits:
                 return
 
     def _throw_away(self) -> None:
-        """Forget leases that are over by this process's own time, whatever the clock on the wall says."""
+        """Forget leases that are over by this process's monotonic clock, whatever the wall clock says."""
         steady = self.clock.monotonic()
         lasts = self.policy.lasts / 1000
         self._leased = {lease: began for lease, began in self._leased.items() if steady - began < lasts}
@@ -223,23 +223,23 @@ class EmergencyStop:
     clock: Clock
 
     async def stop(self, tenant: str, *, by: str, why: str) -> Stop:
-        """Stop all acts of a tenant, or of all (`EVERY_TENANT`). One that is stopped already stays as it was stopped first."""
+        """Stop all actions of a tenant, or of all (`EVERY_TENANT`). If a stop is set already, the first one is kept."""
         wanted = Stop(tenant, by, why, self.clock.now())
         return await self._set(tenant, wanted) or wanted
 
     async def go(self, tenant: str) -> Stop:
-        """Let acts go on, and say which stop it was; `Conflict` if there was none."""
+        """Lift a stop and return it; `Conflict` if there was none."""
         stopped = await self._set(tenant, None)
         if stopped is None:
             raise Conflict("nothing is stopped" if tenant == EVERY_TENANT else f"nothing is stopped in {tenant}")
         return stopped
 
     async def stops(self, tenant: str) -> Sequence[Stop]:
-        """The stops that hold in a tenant at this moment."""
+        """The stops that apply to a tenant now."""
         return stops_in((await self.documents.get(stop_names(tenant))).values())
 
     async def _set(self, tenant: str, wanted: Stop | None) -> Stop | None:
-        """Set a switch; gives what stood there."""
+        """Set a switch and return its former value."""
         name = _stop_name(tenant)
 
         def switched(stored: StoredDocument | None) -> tuple[Document | None, Stop | None]:
@@ -258,7 +258,7 @@ def _stop_name(tenant: str) -> str:
 
 
 def stop_names(tenant: str) -> list[str]:
-    """The documents that say whether a tenant is stopped."""
+    """The names of the documents that hold the stops of a tenant."""
     return [_stop_name(EVERY_TENANT), _stop_name(tenant)]
 
 

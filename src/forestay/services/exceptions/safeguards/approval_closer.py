@@ -1,6 +1,6 @@
 """Returns to the inbox what was not approved, because it was rejected or nobody answered in time.
 
-Else an incident whose rule may not act alone would stand in the inbox as one that somebody has to agree to, with nothing left that could be agreed to.
+Otherwise an incident whose rule needs approval would wait in the inbox for an approval that can no longer be given.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ApprovalCloser:
         await poll_forever(self.look, self.every, self.troubled)
 
     async def look(self) -> None:
-        """Close the requests of the last days that are over."""
+        """Close the ended requests of the last days."""
         await self.close(await self.approvals.asked_lately())
 
     async def close(self, requests: Sequence[ApprovalRecord]) -> None:
-        """Say where the incidents stand now, if what was asked for is a rule's decision and came to nothing."""
+        """Update the incidents of requests for a rule's decision that were not approved."""
         over = {
             (str(act["incident"]), act["n"]): request
             for request in requests
@@ -61,5 +61,5 @@ def _words(known: ApprovalRecord) -> str:
     if answer is None:
         return f"the request for the rule's action expired ({what})"
     why = f": {answer.why}" if answer.why else ""
-    # By these words an incident is told from one that waits for an answer, whatever somebody gives as a reason.
+    # These words distinguish an incident that waits for an approval, so the given reason must not contain them.
     return f"{answer.by} rejected the rule's action ({what}){why}".replace(APPROVAL, "asks for an approval")

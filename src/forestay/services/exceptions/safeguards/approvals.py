@@ -1,7 +1,7 @@
-"""Stores approval requests: who asked for what, the other person's answer, and that it was carried out.
+"""Stores approval requests: who requested what, the other person's answer, and that it was carried out.
 
-Three documents, each create-only: the request, the answer, and that it was carried out. So the first answer stays, and whoever finds an answer without the third
-carries the act out again, which every act here takes once.
+Three documents, each create-only: the request, the answer, and the record that it was carried out. So the first answer is kept, and a process that finds
+an answer without the third repeats the action, which takes effect only once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from forestay.services.shared.quarantine import Quarantine
 ASKED, ANSWERED, DONE = "approval", "approval-answer", "approval-done"
 SHOWN = 1000
 LOOKED_AT = 14 * LASTS
-"""How old a request may be that nobody has closed: for so long all reconcilers may be away."""
+"""The greatest age of an open request that is checked: all reconcilers may be down for that long."""
 AGAIN = 100
-"""How often the same may be asked for after it was refused or has expired."""
+"""How often the same action may be requested again after it was refused or has expired."""
 
 
 class ApprovalRecord(NamedTuple):
@@ -43,7 +43,7 @@ class ApprovalRecord(NamedTuple):
     asking: ApprovalRequest
     answered: ApprovalAnswer | None
     outcome: str | None
-    """What came of it; None: it was not done, or not yet."""
+    """The outcome of the action; None: it was not carried out, or not yet."""
     stage: ApprovalStage
 
 
@@ -58,7 +58,7 @@ class Approvals:
     """Counts what this loop could not handle."""
 
     async def ask(self, asking: ApprovalRequest) -> ApprovalRecord:
-        """Ask for another person's agreement; the same asked twice, while it waits, is one request."""
+        """Request another person's approval; a repeat while the request waits is the same request."""
         for number in range(AGAIN):
             name = _name(asking, number)
             body = {**asdict(asking), "act": dict(asking.act)}
@@ -80,11 +80,11 @@ class Approvals:
         return known
 
     async def find(self, tenant: str) -> Sequence[ApprovalRecord]:
-        """The requests of the last days, the newest first; up to a second old."""
+        """The requests of the last days, newest first; up to a second old."""
         return await self._since(self.clock.now() - 2 * LASTS, tenant, SHOWN)
 
     async def asked_lately(self) -> Sequence[ApprovalRecord]:
-        """The requests of all tenants that may have come to nothing since somebody last looked."""
+        """The recent requests of all tenants that may have been refused or have expired."""
         return await self._since(self.clock.now() - LOOKED_AT, None, MAX_PAGE)
 
     async def _since(self, since: int, tenant: str | None, limit: int) -> Sequence[ApprovalRecord]:
@@ -104,12 +104,12 @@ class Approvals:
     async def answer(
         self, tenant: str, name: str, *, agreed: bool, by: str, approver: bool, why: str
     ) -> ApprovalRecord:
-        """Agree or refuse. `Permanent`: this person may not; `Conflict`: another answered otherwise, or it is too late."""
+        """Approve or reject. `Permanent`: this person may not; `Conflict`: another person answered differently, or it is too late."""
         known = await self.get(tenant, name)
         now = self.clock.now()
         allowed = approve(known.asking, by=by, tenant=tenant, approver=approver, now=now)
         if known.answered is None and isinstance(allowed, NotApproved):
-            taken_back = by == known.asking.by and not agreed  # one may always give up what one has asked for
+            taken_back = by == known.asking.by and not agreed  # a request may always be withdrawn by its author
             if now >= known.asking.until:
                 raise Conflict(allowed.words)
             if not taken_back:
@@ -125,14 +125,14 @@ class Approvals:
         return known
 
     async def carried_out(self, known: ApprovalRecord, outcome: str) -> ApprovalRecord:
-        """Say that it was done, and what came of it."""
+        """Record that it was carried out, and the outcome."""
         body = {"outcome": outcome[:1000]}
         record = Record(f"{DONE}:{known.id}", known.asking.tenant, DONE, known.id, self.clock.now(), body)
         await self.store.add_records([record])
         return await self.get(known.asking.tenant, known.id)
 
     async def approval(self, tenant: str, decision: str) -> Approval | None:
-        """Another person's agreement to a rule's decision, if there is one."""
+        """Another person's approval of a rule's decision, if there is one."""
         known = await self._known(_name_of(tenant, decision, "", 0))
         if known is None or known.answered is None or not known.answered.agreed:
             return None
@@ -140,13 +140,13 @@ class Approvals:
         return Approval(tenant, decision, known.asking.by, answer.by, answer.at, answer.at + LASTS)
 
     async def given_to(self, request: ActionRequest) -> ActionRequest:
-        """A rule's request to act, with another person's agreement where one is needed and given."""
+        """A rule's request to act, with the approval where one is needed and given."""
         if not request.rule or why_alone(request) is None:
             return request
         return replace(request, approval=await self.approval(request.tenant, request.decision))
 
     async def ask_for(self, request: ActionRequest, decision: Decision, acts: str, *, job: str) -> None:
-        """Ask for agreement to what a rule decided. `job`: whose failure it is; empty for every other exception."""
+        """Request approval of a rule's decision. `job`: the failed job; empty for every other exception."""
         now = self.clock.now()
         await self.ask(
             ApprovalRequest(
@@ -185,5 +185,5 @@ def _name(asking: ApprovalRequest, number: int) -> str:
 
 
 def _name_of(tenant: str, decision: str, by: str, number: int) -> str:
-    """Short enough to be typed."""
+    """The name of a request, short enough to be typed."""
     return digest_of({"tenant": tenant, "decision": decision, "by": by, "number": number})[:12]

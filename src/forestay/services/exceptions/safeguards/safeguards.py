@@ -25,7 +25,7 @@ from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.approvals import Approvals
 
 Permits = Mapping[str, ActionGranted | ActionRefused]
-"""What the safeguards said, by the id of the incident; nothing of what needs no permit."""
+"""The answers of the safeguards, by the id of the incident; actions that need no permit are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Safeguards:
     approvals: Approvals
 
     async def check(self, pendings: Sequence[PendingException], new: Sequence[PendingException] = ()) -> Permits:
-        """Ask for whatever makes load. `new`: failures that were never counted for storms; in calm times that is one read and one write for all."""
+        """Request permits for all actions that cause load. `new`: failures never counted for storms; without storms this costs one read and one write for all."""
         asking = [pending for pending in pendings if pending.needs_permit]
         if not (asking or new):
             return {}
@@ -50,7 +50,7 @@ class Safeguards:
         return {pending.id: permit for pending, permit in zip(asking, permits, strict=True)}
 
     async def count(self, incidents: Sequence[Incident]) -> None:
-        """Count failures of other engines' tasks for storms, once, before anyone asks to act on them; those of our own jobs are counted by `check`."""
+        """Count failures of other engines' tasks for storms, once, before any action on them is requested; those of our own jobs are counted by `check`."""
         signs: dict[str, list[FailureSignature]] = {}
         for incident in incidents:
             if is_foreign_failure(incident):
@@ -61,7 +61,7 @@ class Safeguards:
     async def _ask_for_approval(
         self, asked: Iterable[tuple[PendingException, ActionRequest, ActionGranted | ActionRefused]]
     ) -> None:
-        """A request for each decision that needs approval, and for a storm's group and rule one at a time."""
+        """Request approval for each decision that needs it; for a storm's group and rule, one at a time."""
         groups = set[tuple[str, str]]()
         for pending, request, permit in asked:
             if not isinstance(permit, ActionRefused) or permit.safeguard is not Safeguard.APPROVAL:
@@ -76,27 +76,27 @@ class Safeguards:
 
 
 JOBS = 100
-"""Jobs whose incidents are looked for at once."""
+"""Jobs whose incidents are searched at once."""
 BEFORE = 100
-"""Earlier incidents of a task or a run that are looked at for what rules have done to it."""
+"""The most earlier incidents of a task or a run that are checked for actions of rules."""
 DEEPEST = 32
-"""Worklets above one another that are followed."""
+"""The greatest depth of nested worklets that is followed."""
 BEGIN_ANEW = frozenset({"restart", "select", "compensate", "rollback"})
-"""Actions after which a task or a run begins anew, or something else runs for it."""
+"""Actions after which a task or a run starts again, or something else runs for it."""
 REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
 class ChainCounter:
-    """Counts the acts of rules that led to an exception: on its job, on its task and run, and through the worklets and remakes above it.
+    """Counts the actions of rules that led to an exception: on its job, on its task and run, and through the worklets and remakes above it.
 
-    What cannot be too many yet is not looked up: for a job's own acts that is seen by its attempts, for the rest by whether it belongs to a run.
+    Chains that cannot be too long yet are not looked up: for a job's own actions its attempts tell, for the rest whether it belongs to a run.
     """
 
     incidents: IncidentStore
     store: JobStore
     _above: dict[str, int] = field(default_factory=dict)
-    """How deep a run is, which never changes."""
+    """The depth of each run, which never changes."""
 
     async def count(self, pendings: Sequence[PendingException], policy: SafeguardPolicy) -> Mapping[str, Chain]:
         """The chain of each exception that has one, by the id of its incident."""
@@ -123,7 +123,7 @@ class ChainCounter:
         return chains
 
     async def _of_run(self, pending: PendingException) -> Chain:
-        """Of an exception that is no failure of a job: the acts of rules on the same task or run before, and in the runs whose playbooks started this one."""
+        """The chain of an exception that is not a job's failure: earlier actions of rules on the same task or run, and in the runs whose playbooks started this one."""
         incident = pending.incident
         query = IncidentQuery(tenant=incident.tenant, run=incident.run, instance=incident.instance)
         acted = [
@@ -133,7 +133,7 @@ class ChainCounter:
         return Chain(by_rule=acted.count(pending.decision.by), on_instance=len(acted), above=above)
 
     async def _on_jobs(self, failures: Sequence[PendingException]) -> Mapping[str, list[tuple[str, str]]]:
-        """For each job, the incidents that rules acted on and which rule did."""
+        """For each job, the incidents on which rules acted, each with the rule."""
         chains: dict[str, list[tuple[str, str]]] = {}
         for tenant in dict.fromkeys(failure.incident.tenant for failure in failures):
             jobs = sorted({failure.incident.job for failure in failures if failure.incident.tenant == tenant})
@@ -144,7 +144,7 @@ class ChainCounter:
         return chains
 
     async def _on_instances(self, runs: set[tuple[str, str]]) -> Mapping[tuple[str, str], int]:
-        """For each run and task, how often rules made it begin anew; the task is empty for the run as a whole."""
+        """For each run and task, how often rules restarted it; the task is empty for the run as a whole."""
         counts: dict[tuple[str, str], int] = {}
         for tenant, run in sorted(runs):
             for known, decision in await self._acted(IncidentQuery(tenant=tenant, run=run)):
@@ -171,7 +171,7 @@ class ChainCounter:
             above = await self.store.find_records(kind="worklet", job=at, tenant=tenant, limit=1)
             at = str(above[0].body.get("run", "")) if above else ""
             if above and not at:
-                # Launched for a job that no run asked for: one playbook is above it, and nothing more.
+                # Launched for a job that belongs to no run: only one playbook is above it.
                 self._remember(seen, 1)
                 return self._above[run]
         self._remember(seen, self._above.get(at, 0) + 1 if at and seen else 0)
@@ -186,7 +186,7 @@ class ChainCounter:
 
 
 def _begun_anew(decision: Decision) -> Sequence[str]:
-    """The targets of the steps by which something begins anew."""
+    """The targets of the steps that restart something."""
     steps = (decision.playbook or {}).get("steps", ())
     found_steps = [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, Sequence) else []
     return [

@@ -1,9 +1,9 @@
 """Tracks storms in the store: one document for each tenant counts failures and holds the canary of each group.
 
-Whoever finds failures that are due tells them here first, a batch by one version-checked write, and only then asks to act on them. So the handlers
-see one storm however many of them there are.
+A handler that finds due failures reports them here first, a batch by one version-checked write, and only then requests to act on them. So all handlers
+see one storm, however many handlers there are.
 
-What came of an act that a canary let through is read from the job itself (`look`), so that no outcome is lost with the handler that acted.
+The outcome of an action that a canary permitted is read from the job itself (`look`), so that no outcome is lost with the handler that acted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRIES = 50
 
 
 class CanaryOutcome(NamedTuple):
-    """The result of an action that a group's canary permitted; well None: there will never be one."""
+    """The result of an action that a group's canary permitted; `well` is None: there will never be one."""
 
     group: str
     rule: str
@@ -51,7 +51,7 @@ class StormTracker:
     """Counts what this loop could not handle."""
 
     async def run(self) -> None:
-        """Look at what canaries let through, for all tenants; any number of reconcilers may."""
+        """Poll the actions that canaries permitted, for all tenants; any number of reconcilers may run this."""
         while True:
             try:
                 await self.look_at_all()
@@ -60,7 +60,7 @@ class StormTracker:
             await asyncio.sleep(self.every)
 
     async def look_at_all(self) -> None:
-        """Look at the storms of every tenant."""
+        """Poll the storms of every tenant."""
         later = await self.quarantine.each(
             await self.documents.find(KIND),
             self._look_at,
@@ -75,7 +75,7 @@ class StormTracker:
             await self.look(stored.document.tenant)
 
     async def notice(self, tenant: str, signs: Sequence[FailureSignature]) -> Storms:
-        """Count failures; each once, before anyone asks to act on it, however often the write has to be repeated."""
+        """Count failures, each once, before any action on it is requested, however often the write has to be repeated."""
         batch = uuid4().hex
         return await self._change(tenant, lambda storms: storm.notice(storms, signs, self.clock.now(), batch=batch))
 
@@ -85,19 +85,19 @@ class StormTracker:
         return self.read((await self.documents.get([name])).get(name)).groups
 
     async def tell(self, tenant: str, outcomes: Sequence[CanaryOutcome]) -> Storms:
-        """Tell what came of acts. A group that is closed by now takes nothing."""
+        """Record the outcomes of actions. A group that is closed by now ignores them."""
         return await self._change(tenant, lambda storms: _with_outcomes(storms, outcomes))
 
     async def try_again(self, tenant: str, group: str, rule: str) -> StormGroup:
-        """A person has looked: the rule is tried on the group again, on one first. `NotFound` if there is no such try."""
+        """On a person's decision, try the rule on the group again, on one failure first. `NotFound` if there is no such trial."""
         return await self._decide(tenant, group, rule, try_again)
 
     async def let_all(self, tenant: str, group: str, rule: str) -> StormGroup:
-        """A person has looked: the rule may act on the whole group, as far as the rate limits allow."""
+        """On a person's decision, let the rule act on the whole group, as far as the rate limits allow."""
         return await self._decide(tenant, group, rule, let_all)
 
     async def look(self, tenant: str) -> Sequence[CanaryOutcome]:
-        """Look at the jobs that canaries let through, and take over what came of them."""
+        """Read the jobs that canaries permitted, and record their outcomes."""
         waiting = [
             (group.id, rule, act)
             for group in await self.groups(tenant)
@@ -122,12 +122,12 @@ class StormTracker:
     # -- the document ----------------------------------------------------------------------------------------------
 
     def read(self, stored: StoredDocument | None) -> Storms:
-        """The storms of a document as they are now."""
+        """The present storms of a document."""
         storms = storm.from_plain(stored.document.body, self.policy) if stored is not None else Storms(self.policy)
         return storm.pass_time(storms, self.clock.now())
 
     def document(self, tenant: str, storms: Storms, stored: StoredDocument | None) -> tuple[Document, Version | None]:
-        """The storms as they are to be written over what was read."""
+        """The document with the storms, and the version over which to write it."""
         version = stored.version if stored is not None else None
         return Document(name_of(tenant), tenant, KIND, storm.as_plain(storms)), version
 
@@ -169,7 +169,7 @@ def _with_outcomes(storms: Storms, outcomes: Sequence[CanaryOutcome]) -> Storms:
 
 
 def _came_of(document: JobDocument, attempt: int) -> str:
-    """What came of an act on a job whose attempt of that number had faulted."""
+    """The outcome of an action on a job whose attempt of that number had faulted."""
     if document.state is State.COMPLETED:
         return "well"
     if document.state in (State.CANCELLED, State.FORCED_COMPLETE):
