@@ -66,7 +66,7 @@ class TaskProxy(WriteListener):
         passed: Callable[[str], None] = lambda _point: None,
         seen: Callable[[Sequence[Stored], float], None] = lambda _found, _since: None,
     ) -> None:
-        """`passed` is called at named points, for tests that stop there; `seen` with the documents that were read, and the time at which they were current at least."""
+        """`passed` is called at named points, for tests that stop there; `seen` with documents that were read, and since when they are current at least."""
         self.name = name
         self.tenant = tenant
         self.pilot = pilot

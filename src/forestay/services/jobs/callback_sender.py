@@ -1,7 +1,7 @@
 """Sends the callback of each ended job, and repeats it until the receiver has accepted it.
 
-Each receiver is served by itself: one that does not answer delays its own callbacks and nobody else's. What is taken up is put off in the
-store for a while, so that the next search finds others; whoever dies with it leaves it to be found again after that.
+Each receiver is served separately: one that does not answer delays only its own callbacks. Callbacks in progress are postponed in the
+store for a while, so that the next search finds others; if the process dies, they are found again after that time.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, Writer
 
 GIVE_UP_AFTER = 20
-"""Tries; with growing waits that is about three days."""
+"""Attempts; with growing waits that is about three days."""
 AT_ONCE = 16
-"""Requests to one receiver."""
+"""Concurrent requests to one receiver."""
 PAGE = 200
 HOLD = 120_000
-"""Milliseconds for which a callback that was taken up is not due; longer than a request to a silent receiver takes."""
+"""Milliseconds for which a callback in progress is not due; longer than a request to a silent receiver takes."""
 STALE = 60_000
-"""Milliseconds after which a callback that still waits here is left to be found again."""
+"""Milliseconds after which a callback that still waits in this process is left to a later search."""
 MOST_WAITING = 2000
-"""Callbacks of one receiver that wait here; further ones are found again later."""
+"""The most callbacks of one receiver that wait in this process; further ones are found again later."""
 
 Receiver = tuple[str, str]
 """The tenant, and the host and port of its URL."""
@@ -53,7 +53,7 @@ class CallbackSender:
     sent: int = 0
     failed: int = 0
     _waiting: dict[Receiver, deque[Stored]] = field(default_factory=dict)
-    """For each receiver that is being served."""
+    """The waiting callbacks of each receiver that is being served."""
 
     async def run(self) -> None:
         serving = BackgroundTasks()
@@ -68,14 +68,14 @@ class CallbackSender:
             serving.stop()
 
     async def send_due(self) -> bool:
-        """Send what is due now, and wait for every receiver; says whether there may be more."""
+        """Send what is due now, and wait for every receiver; returns whether there may be more."""
         serving: list[Coroutine[Any, Any, None]] = []
         more = await self._take_up(serving.append)
         await asyncio.gather(*serving)
         return more
 
     async def _take_up(self, begin: Callable[[Coroutine[Any, Any, None]], None]) -> bool:
-        """Hand what is due now to those who serve its receivers; says whether there may be more."""
+        """Queue what is due now for its receivers; returns whether there may be more."""
         query = JobQuery(at_most={"notify_due": self.clock.now()})
         page = await self.store.search(query, sort="notify_due", limit=PAGE)
         due = await self._proven([job.document.id for job in page.jobs])
@@ -100,7 +100,7 @@ class CallbackSender:
             del self._waiting[receiver]
 
     async def _proven(self, jobs: Sequence[str]) -> list[Stored]:
-        """Those that are due and surely ended, put off: what was read may yet be rolled back, what was told cannot be untold."""
+        """The due jobs whose end is confirmed, postponed in the store: a read may yet be rolled back, but a sent callback cannot be recalled."""
         now = self.clock.now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
@@ -161,12 +161,12 @@ class CallbackSender:
 
 
 def wait_after(tries: int) -> int:
-    """Milliseconds before the next try: one second, doubled each time, at most six hours."""
+    """Milliseconds before the next attempt: one second, doubled each time, at most six hours."""
     return min(1000 << (tries - 1), 6 * 3600 * 1000)
 
 
 def delivery_id(document: JobDocument) -> str:
-    """The same in every repeat of one notification, so that its notification channel can tell."""
+    """An id that is the same in every repeat of a callback, so that the receiver can recognise repeats."""
     return f"{document.id}:{document.generation}.{document.attempt}"
 
 

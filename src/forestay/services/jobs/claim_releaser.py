@@ -19,7 +19,7 @@ PAGE = 1000
 
 @dataclass(slots=True)
 class ClaimReleaser:
-    """The service; each release is a version-checked write on the very claim, so any number may try."""
+    """The service; each release is a version-checked write on one claim, so any number of processes may try."""
 
     store: JobStore
     pilots: PilotStore
@@ -30,7 +30,7 @@ class ClaimReleaser:
     async def of_pilots(
         self, pilots: Sequence[str], *, by: str, reason: str, overlap_possible: bool, keep: frozenset[str] = frozenset()
     ) -> int:
-        """Release every claim these pilots hold, as far as the store shows it by now; says how many."""
+        """Release every claim of these pilots that the store shows by now; returns how many."""
         held = [
             stored
             for stored in await self.held_by(pilots)
@@ -39,7 +39,7 @@ class ClaimReleaser:
         return await self.release(held, by=by, reason=reason, overlap_possible=overlap_possible)
 
     async def held_by(self, pilots: Sequence[str]) -> list[Stored]:
-        """The running jobs that these pilots hold, as far as the store shows it by now."""
+        """The running jobs of these pilots that the store shows by now."""
         await self.store.refresh(only_jobs=True)
         query = JobQuery(states=frozenset({State.RUNNING}), anyof={"pilot": list(pilots)})
         held: list[Stored] = []
@@ -61,7 +61,7 @@ class ClaimReleaser:
         executed: bool = True,
         suspects: Collection[str] = (),
     ) -> int:
-        """Release the claims that these documents show; of several documents of one job the newest counts.
+        """Release the claims in these documents; of several documents of one job the newest counts.
 
         ``suspects``: the jobs that may have killed their pilot.
         """
@@ -89,7 +89,7 @@ class ClaimReleaser:
         return count
 
     async def mark(self, pilot: str, state: PilotState, note: str) -> None:
-        """Write on the pilot's own document how it stands; best effort, nothing is decided by it."""
+        """Record a pilot's state in its own document; best effort, nothing depends on it."""
         stored = await self.pilots.get_pilot(pilot)
         if stored is not None and stored.pilot.state is not state:
             changed = replace(stored.pilot, state=state, changed=self.clock.now(), note=note)
@@ -106,7 +106,7 @@ def release_write(
     executed: bool = True,
     died: bool = False,
 ) -> ProposedWrite:
-    """The wish to take away the claim that a document shows, and no other."""
+    """The write that releases the claim in a document, and no other."""
     held = stored.document.claim
     assert held is not None  # noqa: S101 - the caller looked
 

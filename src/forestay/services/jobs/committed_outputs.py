@@ -1,7 +1,7 @@
 """Locates the outputs of a job, and only of a proven commit.
 
-A read may show a commit that the store is about to roll back; a consumer who took those outputs would later see others. So the
-document is confirmed by an acknowledged write before anyone is told, unless its commit was acknowledged here.
+A read may show a commit that the store is about to roll back; a consumer of those outputs would later see others. So the
+document is confirmed by an acknowledged write before the outputs are returned, unless its commit was acknowledged here.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class CommittedOutputs(WriteListener):
     _proven: OrderedDict[str, AttemptResult] = field(default_factory=OrderedDict)
 
     def notice(self, stored: Stored) -> None:
-        """A document was written and acknowledged here."""
+        """Called for each document written and acknowledged in this process."""
         if stored.document.winner is not None:
             self._proven[stored.document.id] = stored.document.winner
             while len(self._proven) > self.remember:
                 self._proven.popitem(last=False)
 
     async def winner(self, stored: Stored) -> AttemptResult | None:
-        """The end that counts, of a job as it was read; None while there is none. `Transient` if it cannot be proven now."""
+        """The result that counts of a job as read; None while there is none. `Transient` if it cannot be proven now."""
         if stored.document.winner is None:
             return None
         proven = self._proven.get(stored.document.id)

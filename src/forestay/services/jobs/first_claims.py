@@ -1,9 +1,9 @@
 """Claims that are written together with their jobs: a waiting pilot gets a job in the same write that creates it.
 
-The document comes to be as if the job had been queued and then claimed, with both lines in its story. The law is that of every
-claim: only an acknowledged write starts work. After an unclear answer the document is read, and if it carries the claim a confirming
-write settles it. If the job is not there, the claim is dropped for ever and the job is created without one; should the first
-write take effect after all, the claim that nobody knows of is taken away again.
+The document looks as if the job had been queued and then claimed, with both lines in its story. The rule is that of every
+claim: only an acknowledged write starts work. After an unclear result the document is read, and if it carries the claim a confirming
+write settles it. If the job does not exist, the claim is dropped for ever and the job is created without one; if the first
+write takes effect after all, the unknown claim is released again.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class FirstClaims(Generic[Asking]):
     """The claims of one creating write. The writer must close them, whatever the result."""
 
     claims: dict[str, tuple[Asking, JobDocument]]
-    """By job: whose request it is for, and the document with the claim."""
+    """By job: the pilot's request, and the document with the claim."""
     closing: Callable[[FirstClaims[Asking]], None]
     status: dict[str, Stored] = field(default_factory=dict)
-    """Acknowledged: these pilots have their jobs."""
+    """The acknowledged documents: these pilots have their jobs."""
     strays: list[Stored] = field(default_factory=list)
-    """Claims that were dropped and yet stand."""
+    """Claims that were dropped but are stored after all."""
     _dropped: set[str] = field(default_factory=set)
 
     def claimed(self, document: JobDocument) -> JobDocument:
@@ -37,12 +37,12 @@ class FirstClaims(Generic[Asking]):
         return document if known is None else known[1]
 
     def drop(self, job: str) -> None:
-        """The job was not there when it was looked for: its claim is never used again."""
+        """Drop the claim of a job that did not exist when it was read: it is never used again."""
         if job in self.claims:
             self._dropped.add(job)
 
     def settled(self, stored: Stored) -> None:
-        """A document was acknowledged; it may carry the claim, or be another's that was there before."""
+        """Called for each acknowledged document, which carries the claim or existed before."""
         known = self.claims.get(stored.document.id)
         held = stored.document.claim
         if known is None or held is None or known[1].claim is None or held.id != known[1].claim.id:
@@ -53,7 +53,7 @@ class FirstClaims(Generic[Asking]):
             self.status[stored.document.id] = stored
 
     def close(self) -> None:
-        """Answer the requests whose claims stand; the others wait on."""
+        """Answer the requests whose claims are stored; the others keep waiting."""
         self.closing(self)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from forestay.ports.operations.identity import BadToken, Principal, Role
 
 WORD = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
-"""What a person and a tenant may be called, by whoever's token."""
+"""The pattern for names of people and tenants, in every token."""
 MOST_VALUES = 1000
 
 
@@ -19,7 +19,7 @@ class ClaimMap:
 
     subject: str = "sub"
     tenant: str = ""
-    """The tenant of everybody; empty: a claim says it."""
+    """The tenant of everybody; empty: a claim names it."""
     tenant_claim: str = ""
     tenants: Mapping[str, str] = field(default_factory=dict)
     """Tenants by values of the claim; without any, the value is the tenant."""
@@ -29,7 +29,7 @@ class ClaimMap:
 
 
 def read_claims(claims: Mapping[str, object], by: ClaimMap, *, expires: int) -> Principal:
-    """Who that is; raises `BadToken` when a claim is missing, or says what cannot be a name here."""
+    """The caller; raises `BadToken` when a claim is missing, or is not a valid name here."""
     subject = claim(claims, by.subject)
     if by.subject == "email" and claims.get("email_verified") is not True:
         raise BadToken("the provider has not verified the e-mail address")
@@ -56,7 +56,7 @@ def _tenant(claims: Mapping[str, object], by: ClaimMap) -> str:
         {by.tenants[value] for value in returned_values if value in by.tenants} if by.tenants else set(returned_values)
     )
     if len(tenants) != 1:
-        # Of two tenants none is more right than the other, and a guess would show one's jobs to the other.
+        # With two tenants neither is the right one, and a guess would show one tenant's jobs to the other.
         raise BadToken(f"the claim {by.tenant_claim} names {'no tenant' if not tenants else 'more than one tenant'}")
     (tenant,) = tenants
     if not WORD.fullmatch(tenant):
@@ -65,7 +65,7 @@ def _tenant(claims: Mapping[str, object], by: ClaimMap) -> str:
 
 
 def claim(claims: Mapping[str, object], name: str) -> object:
-    """A claim by its name; one that is not there under its whole name may lie in others, as in `realm_access.roles`."""
+    """A claim by its name; without a claim of the whole name, the name is a path into nested claims, as in `realm_access.roles`."""
     if name in claims:
         return claims[name]
     inner: object = claims

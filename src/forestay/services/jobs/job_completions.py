@@ -1,6 +1,6 @@
 """Accepts the completions of attempts from pilots and commits them, many in one write.
 
-An end is answered only when it is settled: it counts, it is kept because the job is held, or it is superseded and kept as
+A completion is answered only when it is settled: it counts, it is kept because the job is held, or it is superseded and kept as
 evidence. Anything else is `unknown`, and the pilot sends it again.
 """
 
@@ -24,13 +24,13 @@ from forestay.ports.jobs.job_store import JobStore, Record, Stored
 from forestay.services.shared.checked_writer import Answer, JobMissing, ProposedWrite, WriteApplied, Writer
 
 NOT_ITS_OWN = "another pilot holds this claim"
-"""Told by the heir of a dead pilot, who has its ends: they count as soon as the claim is taken from the dead."""
+"""The answer to the successor of a dead pilot, which sends its completions: they count as soon as the dead pilot's claim is released."""
 MISSING = 60.0
-"""Seconds for which the end of a job that cannot be found is not yet settled."""
+"""Seconds for which the completion of a job that cannot be found is not yet settled."""
 
 
 class CompletionStatus(StrEnum):
-    """What became of an end."""
+    """The outcome of a completion."""
 
     COMMITTED = "committed"
     HELD = "held"
@@ -44,24 +44,24 @@ class FailedCleanup:
     """A pilot's report on a folder that it could not remove."""
 
     error: str = ""
-    """As the system calls it, such as `EBUSY`."""
+    """The system's name of the error, such as `EBUSY`."""
     words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionReport:
-    """An end as a pilot sends it, with what does not go into the job's document."""
+    """A completion as a pilot sends it, with data that are not stored in the job's document."""
 
     job: str
     ending: AttemptResult
     log_tail: str = ""
     log_bytes: int = 0
     cleanup: FailedCleanup | None = None
-    """What went wrong when its working folder was to be cleared."""
+    """The error when its working folder was removed."""
     staging: Sequence[Mapping[str, object]] = ()
-    """How its files came; kept beside the log or the evidence."""
+    """How its files were staged; stored beside the log or the evidence."""
     task: Mapping[str, object] | None = None
-    """What a pilot tells of the executors of a task, or of its outputs; kept there too."""
+    """The pilot's report on the executors of a task, or on its outputs; stored there too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +89,24 @@ class FailureHandling(Protocol):
 
 
 class HostFailures(Protocol):
-    """Notes on which hosts attempts failed: `HostHealthTracker`."""
+    """Records on which hosts attempts failed: `HostHealthTracker`."""
 
     async def faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
-        """Note where each of these attempts failed, with the last lines that it printed."""
+        """Record where each of these attempts failed, with the last lines that it printed."""
 
 
 class CleanupReports(Protocol):
-    """Notes what attempts left behind on their hosts: `CleanupFailures`."""
+    """Records what attempts left behind on their hosts: `CleanupFailures`."""
 
     async def note(self, failures: Sequence[tuple[JobDocument, str, FailedCleanup]]) -> None:
-        """Note each, by its claim. `Transient` if the store does not answer: the pilot tells it again."""
+        """Record each, by its claim. `Transient` if the store does not answer: the pilot repeats its report."""
 
 
 class StagingFailures(Protocol):
-    """Notes which sources of files failed: `ReplicaHealth`."""
+    """Records which sources of files failed: `ReplicaHealth`."""
 
     async def note(self, tenant: str, staging: Sequence[Mapping[str, object]]) -> None:
-        """Note the failed sources among those that an attempt used."""
+        """Record the failed sources among those that an attempt used."""
 
 
 @dataclass(slots=True)
@@ -119,17 +119,17 @@ class JobCompletions:
     bulk: int = 500
     remember: int = 20_000
     failures: FailureHandling | None = None
-    """Handles the failures among them before their pilots are told; None: their own retry policy does, in the same write."""
+    """Handles the failures among them before their pilots get an answer; None: their own retry policy does, in the same write."""
     hosts: HostFailures | None = None
-    """Told before what to do about failures is decided, for the next try may come at once; None: nobody notes."""
+    """Called before failures are decided, because the next attempt may come at once; None: not recorded."""
     leftovers: CleanupReports | None = None
-    """Notes what attempts left behind; None: nobody does."""
+    """Records what attempts left behind; None: not recorded."""
     sources: StagingFailures | None = None
-    """None: nobody notes which sources of files failed."""
+    """Records failed sources of files; None: not recorded."""
     troubled: Callable[[str], None] = lambda _text: None
-    """Told why failures could not be handled at once; they stay due."""
+    """Called with the reason why failures could not be handled at once; they stay due."""
     intruded: Callable[[str, str, str], None] = lambda _pilot, _tenant, _job: None
-    """Told of a pilot and its tenant that name another tenant's job: no honest pilot can know it."""
+    """Called with a pilot, its tenant and another tenant's job that it names: no honest pilot can know it."""
     intrusions: int = 0
     _queue: list[_Asked] = field(default_factory=list)
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -137,7 +137,7 @@ class JobCompletions:
     _missing: OrderedDict[str, float] = field(default_factory=OrderedDict)
 
     def granted(self, jobs: Sequence[Stored]) -> None:
-        """Remember the documents of claims given here: their ends then need no read."""
+        """Remember the documents of claims given here: their completions then need no read."""
         for stored in jobs:
             if stored.document.claim is not None:
                 self._known[stored.document.claim.id] = stored
@@ -145,13 +145,13 @@ class JobCompletions:
             self._known.popitem(last=False)
 
     def held_by(self, pilots: Collection[str]) -> list[Stored]:
-        """The claims given here to these pilots whose ends have not come, as far as they are remembered."""
+        """The remembered claims given here to these pilots that have no completion yet."""
         return [
             stored for stored in self._known.values() if stored.document.claim and stored.document.claim.pilot in pilots
         ]
 
     async def end(self, reports: Sequence[CompletionReport], *, pilot: str, tenant: str) -> Sequence[CompletionReply]:
-        """Commit what these attempts came to; one result each, in order."""
+        """Commit the results of these attempts; returns one reply for each, in order."""
         loop = asyncio.get_running_loop()
         asked = [_Asked(report, pilot, tenant, loop.create_future()) for report in reports]
         self._queue += asked
@@ -170,7 +170,7 @@ class JobCompletions:
                 except Permanent:  # one of them cannot be stored; the others must not be refused with it
                     for request in batch:
                         await self._commit_alone(request)
-                except Exception as error:  # the pilots must not hang on a bug
+                except Exception as error:  # a bug must not leave the pilots waiting
                     for request in batch:
                         if not request.answer.done():
                             request.answer.set_exception(error)
@@ -185,7 +185,7 @@ class JobCompletions:
                 request.answer.set_exception(error)
 
     def _next_batch(self) -> list[_Asked]:
-        """As many as one write takes, no job twice: a second end of the same job waits for its turn."""
+        """As many as fit into one write, no job twice: a second completion of the same job waits for its turn."""
         batch: list[_Asked] = []
         later: list[_Asked] = []
         jobs: set[str] = set()
@@ -227,7 +227,7 @@ class JobCompletions:
             await self._keep_late(late)
 
     async def _hand_over(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
-        """Whatever goes wrong here costs no end: the failures stay due, and are found again."""
+        """Pass the failures on. An error here loses no completion: the failures stay due, and are found again."""
         if self.failures is None:
             return
         failures = [
@@ -244,11 +244,11 @@ class JobCompletions:
                 self.troubled(f"{len(failures)} failure(s) stay due: {type(error).__name__}: {error}")
 
     async def _note_sources(self, batch: Sequence[_Asked]) -> None:
-        """Which replica failed is a help for the jobs to come, and worth no end."""
+        """Record failed replicas for the benefit of later jobs; an error here must not affect the completions."""
         if self.sources is None:
             return
         for request in batch:
-            # A full disk says nothing about where the file came from.
+            # A full disk says nothing about the source of the file.
             if request.report.ending.reason != "disk" and any(entry.get("failed") for entry in request.report.staging):
                 try:
                     await self.sources.note(request.tenant, request.report.staging)
@@ -256,7 +256,7 @@ class JobCompletions:
                     self.troubled(f"a failed source could not be recorded: {error}")
 
     async def _note_leftovers(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
-        """What could not be cleared away changes nothing about how a job ended; it is told to whoever looks after the host."""
+        """Report leftovers to those responsible for the host; they do not change a job's result."""
         failures = [
             (answer.stored.document, request.report.ending.claim, request.report.cleanup)
             for request, answer in zip(batch, answers, strict=True)
@@ -266,7 +266,7 @@ class JobCompletions:
             await self.leftovers.note(failures)
 
     def _long_missing(self, claim: str) -> bool:
-        """A copy of the store that lags may not know the job yet; only when nobody knows it for long it is gone."""
+        """Whether a job has been missing for long: a lagging copy of the store may not know it yet."""
         now = self.clock.monotonic()
         since = self._missing.setdefault(claim, now)
         while len(self._missing) > self.remember:
@@ -300,7 +300,7 @@ class JobCompletions:
             )
 
         def confirm_refusal(document: JobDocument) -> bool:
-            """Finished work is not thrown away on a read alone; of a failure nothing is lost but its evidence, which is kept."""
+            """Whether a refusal needs a confirming write: a mere read must not discard finished work; of a failure the evidence is kept."""
             whose = document.claim is None or document.claim.id != ending.claim or document.claim.pilot == request.pilot
             return whose and ending.outcome is AttemptOutcome.OK and document.tenant == request.tenant
 
@@ -313,7 +313,7 @@ class JobCompletions:
         )
 
     async def _keep_evidence(self, batch: Sequence[_Asked]) -> None:
-        """What a failure left behind, and what any attempt printed, before the document says that it ended."""
+        """Store the evidence of failures, and the log of every attempt, before the document says that the attempt ended."""
         records = [
             _record(
                 request,
@@ -328,7 +328,7 @@ class JobCompletions:
             await self.store.add_records(records)
 
     async def _keep_late(self, late: Sequence[tuple[_Asked, str]]) -> None:
-        """A late end is never applied and never lost: it is kept as evidence before the pilot may forget it."""
+        """Store late completions, which are never applied, as evidence before the pilot may forget them."""
         records = [_record(request, "late-completion", self.clock.now(), why=why) for request, why in late]
         try:
             await self.store.add_records(records)
@@ -345,7 +345,7 @@ def _record(request: _Asked, kind: str, now: int, why: str = "") -> Record:
     token = report.ending.token
     body: dict[str, object] = {"ending": ending_to_json(report.ending), "pilot": request.pilot}
     if report.log_tail and kind != "staging":
-        # What others may read as evidence has no secrets in it; what went well is its owner's log, as it was printed.
+        # Evidence may be read by others, so secrets are removed; the log of a success belongs to its owner and is stored unchanged.
         tail = report.log_tail if kind == "log" else redacted(report.log_tail)
         body |= {"log_tail": tail, "log_bytes": report.log_bytes}
     if report.staging:
@@ -354,18 +354,18 @@ def _record(request: _Asked, kind: str, now: int, why: str = "") -> Record:
         body["task"] = report.task if kind == "log" else _redacted_texts(report.task)
     if why:
         body["why"] = why
-    # The teller is part of the name: what someone else says of the same claim must not stand in its way.
+    # The pilot is part of the name: another pilot's report on the same claim must not block this one.
     name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}:{request.pilot}"
     return Record(id=name, tenant=request.tenant, kind=kind, job=report.job, at=now, body=body)
 
 
 def _troubled(report: CompletionReport) -> bool:
-    """Whether a source of a file failed, though another one served: worth a record, which one that went well at once is not."""
+    """Whether a source of a file failed although another one served it: this is recorded, an immediate success is not."""
     return report.ending.outcome is AttemptOutcome.OK and any(entry.get("failed") for entry in report.staging)
 
 
 def _redacted_texts(value: object) -> object:
-    """What executors printed, however deep inside."""
+    """The value with secrets removed from the executors' output, at any depth."""
     if isinstance(value, Mapping):
         return {name: _redacted_texts(entry) for name, entry in value.items()}
     if isinstance(value, list):
@@ -374,7 +374,7 @@ def _redacted_texts(value: object) -> object:
 
 
 def _redacted(entry: Mapping[str, object]) -> dict[str, object]:
-    """How a file came, without what an address may carry."""
+    """How a file was staged, without the secrets that a URL may contain."""
     failed = entry.get("failed")
     words = [redacted(str(failure)) for failure in failed] if isinstance(failed, list) else []
     return {**entry, **({"failed": words} if words else {})}

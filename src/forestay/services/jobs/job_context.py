@@ -1,4 +1,4 @@
-"""What rules can see of a job none of whose attempts has failed."""
+"""The data that rules can use of a job without a failed attempt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from forestay.domain.jobs.job_flow_pattern import patterns_in_use
 
 
 def job_context(document: JobDocument, now: int) -> dict[str, Any]:
-    """The groups ``job`` and, of a job that a run asked for, ``instance``."""
+    """The groups ``job`` and, for a job of a run, ``instance``."""
     needs = document.resources
     job: dict[str, Any] = {
         "name": document.name,
@@ -36,7 +36,7 @@ def job_context(document: JobDocument, now: int) -> dict[str, Any]:
 
 
 def place_of(document: JobDocument) -> dict[str, Any]:
-    """Where a job belongs: the fields that `ExceptionEvent` has for it."""
+    """The place of a job: the fields that `ExceptionEvent` has for it."""
     flow_ref = document.flow_ref
     if flow_ref is None:
         return {"job": document.id, "attempt": document.attempt}

@@ -1,4 +1,4 @@
-"""Carries out what people do to a job by hand: cancel, hold, continue, release, retry, force."""
+"""Carries out people's actions on a job: cancel, hold, continue, release, retry, force."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ MANY = 500
 
 @dataclass(slots=True)
 class JobControl:
-    """The service. Each verb is one version-checked write; a repeat of one that took place is answered the same."""
+    """The service. Each verb is one version-checked write; a repeat of a successful one gets the same answer."""
 
     store: JobStore
     writer: Writer
     clock: Clock
     failure_answer: FailureAnswer | None = None
-    """What becomes of a failure whose job was held; None: its own retry policy."""
+    """Answers a failure whose job was held; None: its own retry policy does."""
     incidents: IncidentStore | None = None
-    """Where a failure waits for a person, and does no more when the job is retried or ended by hand; None: the caller sees to that."""
+    """Holds failures that wait for a person, which are settled when the job is retried or ended by hand; None: the caller settles them."""
 
     released: Callable[[str], Awaitable[None]] | None = None
-    """Lets go of what the playbook of an incident holds beside the job (`PlaybookRunner.release`); None: this domain runs no runs."""
+    """Releases what the playbook of an incident holds beside the job (`PlaybookRunner.release`); None: this domain has no flow engine."""
 
     async def cancel(self, job: str, *, by: str, reason: str = "") -> Answer:
         """End the job; a pilot that runs it is ordered to stop."""
@@ -64,7 +64,7 @@ class JobControl:
         )
 
     async def retry(self, job: str, *, by: str, reason: str = "") -> Answer:
-        """Run a faulted job again. Whatever the playbook of its failure holds goes on."""
+        """Run a faulted job again. Everything that the playbook of its failure holds continues."""
         now = self.clock.now()
         return await self._moved_on(
             job,
@@ -76,13 +76,13 @@ class JobControl:
         )
 
     async def release(self, job: str, *, attempt: int, claim: str, by: str, reason: str) -> Answer:
-        """Take a claim away by hand; only the one that the caller saw. Not proven dead, so an overlap is possible."""
+        """Release a claim by hand; only the one that the caller saw. Its pilot is not proven dead, so an overlap is possible."""
         now = self.clock.now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
             if document.attempt != attempt:
                 return TransitionRefused(f"the job has changed: it is at attempt {document.attempt}")
-            # The person who takes it away answers for what it did before.
+            # The person who releases it is responsible for its earlier effects.
             return release(
                 document, claim_id=claim, now=now, by=by, reason=reason, overlap_possible=True, executed=False
             )
@@ -92,7 +92,7 @@ class JobControl:
         )
 
     async def begin(self, job: str, *, claim: str, pilot: str, tenant: str) -> Answer:
-        """A pilot says that the inputs of its job are there."""
+        """Record a pilot's report that the inputs of its job are staged."""
         now = self.clock.now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
@@ -116,9 +116,9 @@ class JobControl:
         )
 
     async def many(self, jobs: Sequence[str], verb: str, *, holder: str, by: str, reason: str = "") -> None:
-        """Cancel, hold or continue many jobs; those that have ended, or that it does not apply to, stay as they are.
+        """Cancel, hold or continue many jobs; those that have ended, or to which it does not apply, do not change.
 
-        `Transient` if the store did not settle all of them: the repeat is safe.
+        `Transient` if the store did not settle all of them: a repeat is safe.
         """
         for start in range(0, len(jobs), MANY):
             await self._some(jobs[start : start + MANY], verb, holder=holder, by=by, reason=reason)
@@ -144,7 +144,7 @@ class JobControl:
 
         answers = await self.writer.write([ProposedWrite(job, decide, already_applied) for job in jobs])
         if verb == "cancel":
-            # What was cancelled already, perhaps by an earlier try of this very call, was not looked at. So this comes before the complaint: the next try would pass these over.
+            # Jobs that were cancelled already, perhaps by an earlier attempt of this call, were skipped. So this comes before the error: the next attempt would skip these.
             done = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, WriteApplied)]
             await self._conclude([before[job] for job in done if job in before], f"{by}: cancel. {reason}")
         for job, answer in zip(jobs, answers, strict=True):
@@ -152,7 +152,7 @@ class JobControl:
                 raise Transient(f"the store did not confirm the write to job {job}: {answer.detail}")
 
     async def order(self, document: JobDocument, what: str, **body: object) -> None:
-        """Leave an order for the pilot that held the job; whichever server has its channel passes it on.
+        """Store an order for the pilot that held the job; the server that has its channel passes it on.
 
         Best effort: the fence, not the order, keeps a late end from counting.
         """
@@ -174,7 +174,7 @@ class JobControl:
         already_applied: Callable[[JobDocument], bool],
         words: str,
     ) -> Answer:
-        """The job goes on, or ends, by somebody's word. `Transient` if what its incident holds cannot be let go of now: nothing was changed."""
+        """Continue or end a job on a person's request. `Transient` if what its incident holds cannot be released now: nothing was changed."""
         before: list[JobDocument] = []
         await self._release_first(job, decide)
 
@@ -188,7 +188,7 @@ class JobControl:
         return answer
 
     async def _conclude(self, before: Sequence[JobDocument], words: str) -> None:
-        """What ran is to stop, and what waited for a person does no more. Best effort: neither changes what the jobs are."""
+        """Stop running attempts, and settle incidents that waited for a person. Best effort: neither changes the jobs' states."""
         for document in before:
             if document.claim is not None:
                 await self.order(document, "cancel")
@@ -198,7 +198,7 @@ class JobControl:
                 await settle_held(self.incidents, failures, words, now=self.clock.now())
 
     async def _release_first(self, job: str, decide: Callable[[JobDocument], JobDocument | TransitionRefused]) -> None:
-        """Let go of what the playbook of a job's failure holds beside the job, before the job moves on: an incident that is settled is not listed, and nobody would see what it still holds."""
+        """Release what the playbook of a job's failure holds beside the job, before the job continues: a settled incident is not listed, so nobody would see what it still holds."""
         if self.released is None or self.incidents is None:
             return
         stored = (await self.store.get([job])).get(job)

@@ -18,14 +18,14 @@ from forestay.services.shared.checked_writer import WriteListener
 
 QUEUE = 10_000
 OVERLAP = 5_000
-"""Milliseconds that each look goes back: clocks differ and searches lag."""
+"""Milliseconds by which each search overlaps the last: clocks differ and searches lag."""
 REMEMBER = 200_000
 OLDEST = 3_600_000
-"""Milliseconds for which a broken stream can be resumed. A cursor comes from the caller, and what it makes a server read is bounded."""
+"""Milliseconds for which a broken stream can be resumed. A cursor comes from the caller, so what it makes a server read is bounded."""
 
 
 class JobEvent(NamedTuple):
-    """One transition, and the job as it stood then."""
+    """One transition, and the job at that time."""
 
     document: JobDocument
     line: Transition
@@ -43,7 +43,7 @@ class EventCursor(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> EventCursor:
-        """Read a mark back; `ValueError` for anything else."""
+        """Parse a cursor; `ValueError` for anything else."""
         at, job, rev = text.split(":")
         if not (at.isascii() and at.isdigit() and rev.isascii() and rev.isdigit() and len(at) < 16 and len(rev) < 16):
             raise ValueError("not an event id")
@@ -52,7 +52,7 @@ class EventCursor(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Listener:
-    """A subscriber; one that does not keep up is informed and disconnected."""
+    """A subscriber; a slow one is informed and disconnected."""
 
     tenant: str
     wanted: Callable[[JobDocument], bool]
@@ -77,21 +77,21 @@ class JobEvents(WriteListener, NewJobListener):
     clock: Clock
     every: float = 1.0
     alone: Callable[[], bool] = lambda: False
-    """Whether no other server writes: then there is little to be found, and each look reads again what was told already."""
+    """Whether no other server writes: then there is little to find, and each search reads again what was sent already."""
     every_alone: float = 5.0
     _listeners: set[Listener] = field(default_factory=set)
     _told: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _from: int | None = None
     _since: int = 0
-    """When the first of those who listen began to."""
+    """When the first of the present listeners subscribed."""
 
     def notice(self, stored: Stored) -> None:
-        """A document was written here."""
+        """Called for each document written in this process."""
         if self._listeners:
             self._tell(stored.document)
 
     def created(self, jobs: Sequence[Stored]) -> None:
-        """Jobs were created here. Those that wait are told of when they are found, or claimed; a claim is told of at once."""
+        """Called for jobs created in this process. Waiting jobs are published when they are found or claimed; a claim is published at once."""
         for stored in jobs if self._listeners else ():
             if stored.document.claim is not None:
                 self._tell(stored.document)
@@ -110,13 +110,13 @@ class JobEvents(WriteListener, NewJobListener):
             self._listeners.discard(listener)
 
     def too_old(self, mark: EventCursor) -> bool:
-        """Whether a mark is older than what is told again."""
+        """Whether a cursor is too old to be resumed."""
         return mark.at < self.clock.now() - OLDEST
 
     async def missed(self, mark: EventCursor, query: JobQuery) -> AsyncIterator[JobEvent]:
-        """What happened to the jobs of a query since a mark, as far as the store can say by now; the seconds just before it again.
+        """The transitions of a query's jobs since a cursor, as far as the store knows by now, and again those of the seconds just before it.
 
-        The query names a tenant: a listener makes the server read no job of another one. It reaches back `OLDEST` at most.
+        The query names a tenant, so a listener cannot make the server read jobs of another one. It reaches back `OLDEST` at most.
         """
         await self.store.refresh()
         since = max(mark.at, self.clock.now() - OLDEST) - OVERLAP
@@ -133,7 +133,7 @@ class JobEvents(WriteListener, NewJobListener):
                 return
 
     async def run(self) -> None:
-        """Look for what other servers wrote, while anyone listens."""
+        """Search for writes of other servers, as long as there are listeners."""
         looked = self.clock.monotonic()
         while True:
             pause = self.every_alone if self.alone() else self.every
@@ -157,13 +157,13 @@ class JobEvents(WriteListener, NewJobListener):
                 cursor = page.cursor
                 if cursor is None:
                     break
-        # A server whose clock is ahead must not make us pass by what the others write.
+        # A server whose clock is ahead must not make us skip what others write.
         self._from = max(since, min(newest, self.clock.now()) - OVERLAP)
 
     def _tell(self, document: JobDocument) -> None:
         revision = self._told.get(document.id)
         if revision is None:
-            # Of a job not heard of before the newest line is news, and whatever happened since someone listens.
+            # For a job not seen before, the newest line is new, and so is everything since the first listener subscribed.
             older = [line.rev for line in document.history if line.at < self._since]
             revision = min(document.rev - 1, max(older, default=0))
         for line in document.history:

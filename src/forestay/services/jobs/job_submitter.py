@@ -28,24 +28,24 @@ from forestay.services.shared.recent import Recent
 
 BULK = 1000
 SHARED_BULK = 100
-"""Jobs of one write where a server serves others beside it: a write of more would hold the loop for tens of milliseconds while its rows are made."""
+"""Jobs of one write in a server that serves others meanwhile: building the rows of a larger write would block the loop for tens of milliseconds."""
 KNOWN_SPECIFICATIONS = 10_000
 KNOWN_KEYS = 10_000
 
 
 class AcceptedJob(NamedTuple):
-    """A job that is stored."""
+    """A stored job."""
 
     id: str
     created: bool
-    """False: an earlier request with the same key had made it."""
+    """False: an earlier request with the same key had created it."""
 
 
 class NewJobListener(Protocol):
     """Notified of jobs that were just created."""
 
     def created(self, jobs: Sequence[Stored]) -> None:
-        """Jobs were created here; whoever is told must not raise, and must not wait."""
+        """Called for jobs created in this process; must not raise or wait."""
 
 
 @dataclass(slots=True)
@@ -56,43 +56,43 @@ class JobSubmitter:
     clock: Clock
     ids: Ids
     listeners: Sequence[NewJobListener] = ()
-    """Told of the jobs just created, so that a waiting pilot need not wait for the next search."""
+    """Notified of new jobs, so that a waiting pilot need not wait for the next search."""
     documents: DocumentStore | None = None
-    """Where the generation of the domain stands; None: it is 0."""
+    """Holds the generation of the domain; None: it is 0."""
     trace: Callable[[], str] = lambda: ""
     """The trace in which jobs are submitted by our own flows."""
     pilots: FirstClaimer | None = None
     """Gives jobs to waiting pilots in the write that creates them; None: they are claimed later."""
     _known: Recent[str, None] = field(default_factory=lambda: Recent(KNOWN_SPECIFICATIONS))
-    """Specifications that stand."""
+    """Specifications that are stored."""
     _accepted: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_KEYS))
-    """Keys whose jobs were all acknowledged here, with the digest of what was asked."""
+    """Keys whose jobs were all acknowledged here, with the digest of the request."""
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     _generation: int | None = None
-    """Of the domain; raised only while no server runs, so it is read once."""
+    """The generation of the domain; raised only while no server runs, so it is read once."""
 
     async def submit(
         self, submissions: Sequence[Submission], *, by: str, key: str | None = None, trace: str = ""
     ) -> Sequence[AcceptedJob]:
-        """Store the jobs. With a key a repeat gives the same jobs; `Conflict` if the key was used for others.
+        """Store the jobs. With a key, a repeat returns the same jobs; `Conflict` if the key was used for others.
 
-        The trace that they came with is no part of what is asked: a repeat may have another.
+        The trace is not part of the request's identity: a repeat may have another.
 
-        `Transient` when the store did not acknowledge everything: some jobs may stand. The same key makes the repeat safe.
+        `Transient` when the store did not acknowledge everything: some jobs may exist. The same key makes a repeat safe.
         """
         if key is None:
             return await self._accept(submissions, (self.ids.job() for _ in submissions), by, trace)
         tenant = submissions[0].specification.tenant
         asked = orjson.dumps([by, submissions], option=orjson.OPT_SORT_KEYS)
         digest = hashlib.sha256(asked).hexdigest()
-        # A key is its caller's own: another who uses the same word must neither be refused nor learn that it was used.
+        # A key belongs to its caller: another caller with the same key must neither be refused nor learn that it was used.
         name = f"key:{tenant}:{hashlib.sha256(f'{by}:{key}'.encode()).hexdigest()}"
         names: list[str] = []
         slices = LoopSlices()
         for place in range(len(submissions)):
             names.append(job_named(tenant, by, key, place))
             await slices.pause()
-        # A crowd of repeats is let in one by one: together they would only conflict with each other.
+        # Many concurrent repeats run one after the other: together they would only conflict with each other.
         async with self._turns.setdefault(name, asyncio.Lock()):
             if self._accepted.get(name) == digest:
                 return [AcceptedJob(job, created=False) for job in names]
@@ -104,13 +104,13 @@ class JobSubmitter:
     async def submit_named(
         self, submissions: Sequence[Submission], names: Sequence[str], *, by: str
     ) -> Sequence[AcceptedJob]:
-        """Store jobs whose ids their submitter made, so that a repeat finds those of the first time."""
+        """Store jobs whose ids their submitter derived, so that a repeat finds the first ones."""
         return await self._accept(submissions, names, by)
 
     async def submit_elements(self, common: Submission, elements: Sequence[JobElement], *, by: str) -> None:
-        """Store the jobs of a task, whose ids are made of what asks for them, so that a repeat finds those of the first time.
+        """Store the jobs of a task, whose ids are derived from their task and index, so that a repeat finds the first ones.
 
-        `Transient` when the store did not acknowledge everything; the repeat is safe.
+        `Transient` when the store did not acknowledge everything; a repeat is safe.
         """
         await self._keep_specifications({common.specification.id: common.specification})
         (common,) = await self._in_generation([common])
@@ -137,7 +137,7 @@ class JobSubmitter:
         return accepted
 
     async def _in_generation(self, submissions: Sequence[Submission]) -> Sequence[Submission]:
-        """A job of a store that was restored may have had the same name before: its tokens must be higher than those were."""
+        """The submissions in the domain's generation: in a restored store a job of the same name may have existed before, so its tokens must be higher."""
         if self._generation is None:
             self._generation = 0 if self.documents is None else (await generation_of(self.documents)).number
         if not self._generation:
@@ -156,7 +156,7 @@ class JobSubmitter:
         if before.body["digest"] != digest:
             raise Conflict("this idempotency key was used for another request; use a new key for new jobs")
         if before.at <= await self._pruned() and len(await self.store.get(jobs)) < len(jobs):
-            # They would be made, and run, a second time.
+            # They would be created and run a second time.
             raise Conflict("jobs of this idempotency key ended long ago and were removed; use a new key for new jobs")
 
     async def _pruned(self) -> int:
@@ -170,10 +170,10 @@ class JobSubmitter:
             self._known[name] = None
 
     async def _create(self, documents: Sequence[JobDocument]) -> list[AcceptedJob]:
-        """Create-if-absent, settled by the same rule as every write: what was read counts only when confirmed.
+        """Create-if-absent, settled by the same rule as every write: a read counts only when confirmed.
 
-        That someone seems to have written on the document since proves nothing: as much as the document itself, that may have
-        been read from a copy which is about to lose it.
+        A later write that seems to exist on the document proves nothing: like the document itself, it may have been read from
+        a copy that is about to lose it.
         """
         claims = self.pilots.claim_first(documents) if self.pilots is not None else None
         if claims is None:
@@ -190,7 +190,7 @@ class JobSubmitter:
     async def _settle(
         self, documents: Sequence[JobDocument], claims: FirstClaims[Any]
     ) -> dict[str, tuple[Stored, bool]]:
-        """The documents that stand, and whether they were made here."""
+        """The stored documents, and whether they were created here."""
         settled: dict[str, tuple[Stored, bool]] = {}
         wanted = {document.id: document for document in documents}
         changes = [DocumentChange(claims.claimed(document), None) for document in documents]
@@ -219,7 +219,7 @@ def _unclaimed() -> FirstClaims[Any]:
 
 
 def _settling(wanted: JobDocument, stored: Stored | None) -> DocumentChange:
-    """The write that settles whether a job stands: its creation once more, or a confirmation of what was found."""
+    """The write that settles whether a job exists: its creation once more, or a confirmation of the document found."""
     return DocumentChange(wanted, None) if stored is None else DocumentChange(confirm(stored.document), stored.version)
 
 

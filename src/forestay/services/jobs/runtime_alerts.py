@@ -14,7 +14,7 @@ class RuntimeAlerts(JobAlerts):
     """The service."""
 
     async def look(self) -> None:
-        """Raise an alert for every attempt past its time that has none yet."""
+        """Raise an alert for every overdue attempt that has none yet."""
         now = self.clock.now()
         query = JobQuery(states=frozenset({State.RUNNING}), at_most={"overdue": now})
         await self.raise_for(query, lambda document: _alert(document, now), sort="overdue")

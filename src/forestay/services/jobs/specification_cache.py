@@ -1,7 +1,7 @@
 """Caches the specifications that a server uses repeatedly. They never change, so a cached one stays valid.
 
-What is kept is bounded in number and in bytes. A task of TES may bring whole files along in its specification, and one that is large is not kept
-at all: it is read again by whoever needs it.
+The cache is bounded in number and in bytes. A TES task may contain whole files in its specification; a large one is not cached
+at all but read again each time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forestay.ports.jobs.job_store import JobStore
 MOST = 5_000
 MOST_BYTES = 64 << 20
 LARGE = 256 << 10
-"""Bytes of one that is not worth its place."""
+"""Bytes from which a specification is too large to be cached."""
 
 
 class _CachedSpecification(NamedTuple):
@@ -34,11 +34,11 @@ class SpecificationCache:
 
     store: JobStore
     size: int = 0
-    """Bytes of all that are kept, as they are written."""
+    """Bytes of all cached specifications in stored form."""
     _known: OrderedDict[str, _CachedSpecification] = field(default_factory=OrderedDict)
 
     async def find(self, ids: Sequence[str]) -> dict[str, Specification]:
-        """Those of them that there are."""
+        """Those of the specifications that exist."""
         specifications = {name: self._known[name].specification for name in ids if name in self._known}
         missing = sorted({name for name in ids if name not in specifications})
         if missing:
@@ -48,7 +48,7 @@ class SpecificationCache:
         return specifications
 
     def know(self, specifications: Iterable[Specification]) -> None:
-        """These are stored, or about to be: whoever claims their jobs at once need not read them back."""
+        """Cache specifications that are stored or about to be, so that immediate claims of their jobs need not read them back."""
         for specification in specifications:
             if specification.id in self._known:
                 continue

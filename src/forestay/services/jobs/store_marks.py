@@ -16,11 +16,11 @@ class GenerationStatus:
 
     number: int = 0
     unfinished: bool = False
-    """A restore was begun, and not every job was brought to it."""
+    """A restore was begun, and not every job has been brought to the new generation."""
 
 
 async def generation_of(documents: DocumentStore) -> GenerationStatus:
-    """How the domain stands; realtime."""
+    """The generation of the domain; realtime."""
     return generation_in((await documents.get([GENERATION])).get(GENERATION))
 
 
@@ -33,7 +33,7 @@ def generation_in(stored: StoredDocument | None) -> GenerationStatus:
 
 
 async def pruned_before(documents: DocumentStore) -> int:
-    """Jobs that ended by then may have been removed (milliseconds since 1970; 0: none ever was)."""
+    """The time up to which ended jobs may have been removed (milliseconds since 1970; 0: none ever was)."""
     return pruned_until((await documents.get([PRUNED])).get(PRUNED))
 
 

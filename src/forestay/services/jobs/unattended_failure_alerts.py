@@ -11,11 +11,11 @@ from forestay.ports.jobs.job_store import JobQuery, Record
 from forestay.services.shared.job_alerts import JobAlerts
 
 OVERLAP = 60_000
-"""Milliseconds that each look goes back: clocks differ and searches lag."""
+"""Milliseconds by which each search overlaps the last: clocks differ and searches lag."""
 SETTLED = 20_000
-"""Milliseconds for which a failure has waited for a person: one that a playbook answers step by step waits, too, but not for long."""
+"""Milliseconds that a failure must have waited for a person: one that a playbook answers step by step waits too, but not for long."""
 FIRST_LOOK = 86_400_000
-"""How far the first look goes back: what failed while no reconciler ran is told, too."""
+"""Milliseconds that the first search goes back: failures while no reconciler ran are reported, too."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class UnattendedFailureAlerts(JobAlerts):
     _since: int | None = None
 
     async def look(self) -> None:
-        """Raise an alert for every forgotten job that has failed and has none yet."""
+        """Raise an alert for every unattended job that has failed and has none yet."""
         now = self.clock.now()
         since = now - FIRST_LOOK if self._since is None else self._since
         states = frozenset({State.FAILED, State.FAULTED})
@@ -37,7 +37,7 @@ class UnattendedFailureAlerts(JobAlerts):
 
 
 def _lost(document: JobDocument, now: int) -> bool:
-    """Whether nothing more is done about it by itself: a failure that is answered now, or tried again later, is no failure yet."""
+    """Whether nothing more is done about it automatically: a failure that is being answered, or retried later, does not count yet."""
     waits = document.not_before >= NEVER and now - document.changed >= SETTLED
     return document.state is State.FAILED or waits
 

@@ -9,7 +9,7 @@ from forestay.services.operations.oidc_provider import OidcProvider
 from forestay.services.operations.token_revocations import TokenRevocations
 
 OWN = "HS256"
-"""How our own tokens are signed: with a secret. No token so signed is ever looked at as the provider's, whose keys are public."""
+"""The algorithm of our own tokens, which are signed with a secret. No such token is ever verified as the provider's, whose keys are public."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Authenticator:
     provider: OidcProvider | None = None
 
     async def verify(self, token: str, *, late: int = 0) -> Principal:
-        """Who that is; raises `BadToken`. One of our own may be up to `late` seconds past its end."""
+        """The caller that a token identifies; raises `BadToken`. One of our own may have expired up to `late` seconds ago."""
         who = await self._known(token, late)
         self.revocations.check(token, who)
         return who

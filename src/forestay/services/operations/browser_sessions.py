@@ -1,7 +1,7 @@
 """Browser sessions: a link that works once is exchanged for a token with the rights of the person who asked for it, and no longer lifetime.
 
-The link carries a secret of which the store keeps the digest alone. Whoever comes with it first, in time, gets the session; the same
-version-checked write that gives claims away sees to it that there is no second one, whichever servers are asked.
+The link carries a secret of which the store keeps only the digest. The first to present it, in time, gets the session; a
+version-checked write as for claims ensures that there is no second one, whichever servers are asked.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ KIND = "login"
 LINK_SECONDS = 600
 SESSION_SECONDS = 12 * 3600
 PEOPLE = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.RULE_AUTHOR, Role.APPROVER, Role.ADMINISTRATOR})
-"""The roles that a browser may have; those of programs stay with programs."""
+"""The roles that a browser may have; the roles of programs are excluded."""
 REFUSED = "this link is used, expired or unknown; `forestay link` creates a new one"
-"""Which of the three is nobody's business."""
+"""The caller must not learn which of the three it is."""
 
 
 class LoginLink(NamedTuple):
-    """What a link carries, and until when it is good (milliseconds since 1970)."""
+    """The secret of a link, and until when it is valid (milliseconds since 1970)."""
 
     once: str
     expires: int
@@ -48,9 +48,9 @@ class BrowserSessions:
     async def invite(
         self, *, subject: str, tenant: str, roles: Iterable[Role] = (), until: int | None = None
     ) -> LoginLink:
-        """A link for somebody, with those of the roles that people have; the session ends at `until` (seconds since 1970) at the latest.
+        """Create a link for a person, with those of the roles that people may have; the session ends at `until` (seconds since 1970) at the latest.
 
-        `Transient` if the store did not take it for sure.
+        `Transient` if the store gave no clear answer.
         """
         once = self.ids.claim() + self.ids.claim()
         expires = self.clock.now() + 1000 * LINK_SECONDS
@@ -62,7 +62,7 @@ class BrowserSessions:
         return LoginLink(once, expires)
 
     async def redeem(self, once: str) -> tuple[str, Principal]:
-        """Trade a link's secret for a session's token, once; `BadToken` otherwise."""
+        """Exchange a link's secret for a session's token, once; `BadToken` otherwise."""
         name = _name(once)
         stored = (await self.documents.get([name])).get(name)
         if (
@@ -91,7 +91,7 @@ class BrowserSessions:
         )
 
     def admit(self, *, subject: str, tenant: str, roles: Iterable[Role], until: int | None) -> tuple[str, Principal]:
-        """A session's token for somebody who is known, with those of the roles that people have; `BadToken` if it would have ended already."""
+        """A session's token for an authenticated person, with those of the roles that people may have; `BadToken` if it would have ended already."""
         seconds = SESSION_SECONDS
         if until is not None:
             seconds = min(seconds, until - self.clock.now() // 1000)
@@ -102,7 +102,7 @@ class BrowserSessions:
 
 
 def word_against_forgery(token: str) -> str:
-    """What a page says with every act: it follows from the session's token, which no other site can read."""
+    """The CSRF token that a page sends with every write: it is derived from the session's token, which no other site can read."""
     return urlsafe_b64encode(hashlib.sha256(b"forestay acts\0" + token.encode()).digest()).decode().rstrip("=")
 
 

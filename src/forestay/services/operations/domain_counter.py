@@ -1,6 +1,6 @@
 """Counts for monitoring the whole domain: jobs by state, open incidents by state and cause, and the longest waiting times.
 
-The store is asked only while somebody reads the figures, and not more often than every so many seconds however many read them.
+The store is queried only while somebody reads the figures, and at most once in a fixed interval however many read them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class DomainCounts:
-    """How the domain stood at one time."""
+    """The state of the domain at one time."""
 
     at: float
-    """By the steady clock."""
+    """By the monotonic clock."""
     jobs: Mapping[str, int] = field(default_factory=dict)
     incidents: Mapping[str, int] = field(default_factory=dict)
-    """Those not closed, by state."""
+    """Open incidents, by state."""
     held: Mapping[str, int] = field(default_factory=dict)
-    """Those that wait for a person, by cause."""
+    """Incidents that wait for a person, by cause."""
     oldest_available: float = 0.0
-    """Seconds since the oldest job was made that anyone may claim; 0 without any."""
+    """Seconds since the creation of the oldest claimable job; 0 without any."""
     oldest_held: float = 0.0
-    """Seconds that a person has been waited for longest."""
+    """The longest time in seconds that an incident has waited for a person."""
 
 
 class DomainCounter:
@@ -51,25 +51,25 @@ class DomainCounter:
         self.every = every
         self.unread = unread
         self.latest: DomainCounts | None = None
-        """What was counted last; nothing before the first time, and when it is too old to be shown."""
+        """The last counts; None before the first time, and when they are too old to be shown."""
         self._asked = asyncio.Event()
         self._read_at = clock.monotonic()
 
     def read(self) -> DomainCounts | None:
-        """The last counts, if they are not old; and those to come are wanted."""
+        """The last counts, if they are not old; also requests further counting."""
         self._read_at = self.clock.monotonic()
         self._asked.set()
         if self.latest is not None and self._read_at - self.latest.at > 4 * self.every:
-            self.latest = None  # a figure of long ago would look like one of today
+            self.latest = None  # an old figure would look like a present one
         return self.latest
 
     async def run(self) -> None:
-        """Count while somebody reads, until cancelled."""
+        """Count while the figures are read, until cancelled."""
         while True:
             if self.clock.monotonic() - self._read_at > self.unread:
                 self._asked.clear()
                 await self._asked.wait()
-            with suppress(PortError):  # the figures grow old, and then nothing is shown
+            with suppress(PortError):  # the figures become too old, and then nothing is shown
                 self.latest = await self.count()
             await asyncio.sleep(self.every)
 

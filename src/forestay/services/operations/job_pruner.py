@@ -1,7 +1,7 @@
 """Removes jobs that ended long ago, what is stored beside them, and pilots that are gone, so that the store does not grow for ever.
 
-What anybody may still ask for stays, however old it is: jobs that have not ended, jobs of runs that have not, ends of which a submitter is still to be told. So do
-incidents, decisions and rules, which later rules are replayed over, the audit log, and the files that jobs made.
+Whatever may still be requested is kept, however old it is: jobs that have not ended, jobs of runs that have not, completions that a submitter has yet to
+get. So are incidents and decisions, over which later rules are replayed, rules, the audit log, and the files that jobs made.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from forestay.services.shared.quarantine import Quarantine
 
 DAY = 86_400_000
 BULK = 500
-"""Jobs that go in one write."""
+"""Jobs that are removed in one write."""
 EVERY = 3600.0
 EXPIRING = (LOGIN, ENROLMENT, CLOSED_QUESTION, KEPT_EVENTS)
-"""Kinds of documents with the time after which nobody can use them."""
+"""Kinds of documents with an expiry after which nobody can use them."""
 
 
 PASSING = ("alert", "order")
-"""Kinds of records that nobody needs once they are old, whatever job or pilot they are about."""
+"""Kinds of records that are not needed once they are old, whatever job or pilot they concern."""
 
 
 class Pruned(NamedTuple):
-    """What became of the jobs that were old enough."""
+    """The result of pruning the jobs that were old enough."""
 
     removed: int
     needed: int
-    """Those that somebody may still ask for."""
+    """Jobs that may still be requested, and were kept."""
 
 
 @dataclass(slots=True)
@@ -58,12 +58,12 @@ class JobPruner:
     pilots: PilotStore
     clock: Clock
     engine: FlowEngine | None = None
-    """Who knows of runs whether they have ended; None: nothing of any run is removed."""
+    """Knows whether runs have ended; None: nothing of any run is removed."""
     keep_days: int = 0
     """For `run`; 0: nothing is removed."""
     every: float = EVERY
     pause: float = 1.0
-    """How long `run` rests after each write, in times of what the write took: the store is there for others."""
+    """The pause of `run` after each write, as a multiple of the write's duration: the store serves others too."""
     troubled: Callable[[str], None] = lambda _text: None
     removed: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
@@ -86,7 +86,7 @@ class JobPruner:
         pause: float = 0.0,
         on_progress: Callable[[Pruned], None] = lambda _so_far: None,
     ) -> Pruned:
-        """Remove what has ended, and was not written since, by then (milliseconds since 1970). `Transient`: the rest another time."""
+        """Remove what ended, and was last written, before `before` (milliseconds since 1970). `Transient`: the rest remains for another time."""
         runs = RunLiveness(self.engine, self.store, self.documents) if self.engine is not None else None
         so_far, cursor, marked = Pruned(0, 0), None, False
         query = JobQuery(states=FINAL, at_most={"changed": before})
@@ -107,10 +107,10 @@ class JobPruner:
             gone = len(old)
             if old and not dry_run:
                 if not marked:
-                    # First the mark: whoever asks for one of them again must learn that it was.
+                    # The mark comes first: a later request for one of them must learn that it existed.
                     await self._mark(before)
                     marked = True
-                # By the versions that were found: one that was written since stays, however old the search was.
+                # By the versions found: a job that was written since is kept, however old the search was.
                 gone = await self.store.remove(old)
                 self.removed += gone
                 await self._drop_records_of_runs(old, before)
@@ -128,7 +128,7 @@ class JobPruner:
         return so_far
 
     async def _drop_records_of_runs(self, jobs: Sequence[Stored], before: int) -> None:
-        """What was delivered to runs of which nothing is delivered any more, and what is told of them: they have ended."""
+        """Remove the delivery and other records of runs that have ended."""
         refs = {stored.document.flow_ref for stored in jobs if stored.document.flow_ref is not None}
         if refs:
             names = [document_of(flow_ref.run, flow_ref.work, flow_ref.shard) for flow_ref in refs]
@@ -136,7 +136,7 @@ class JobPruner:
             await self.store.drop_records(before, jobs=sorted({flow_ref.run for flow_ref in refs}))
 
     async def drop_expired(self) -> int:
-        """Remove the secrets of log-in links and enrolments that expired a day ago; how many went."""
+        """Remove the secrets of log-in links and enrolments that expired a day ago; returns how many."""
         removed = 0
         for kind in EXPIRING:
             found = await self.documents.find(kind)
@@ -155,7 +155,7 @@ class JobPruner:
 
 
 async def _needed(document: JobDocument, runs: RunLiveness | None) -> bool:
-    """Whether anybody may still ask for it."""
+    """Whether a job may still be requested."""
     if document.delivery is not None and document.delivery.due is not None:
         return True
     if document.flow_ref is None:

@@ -36,7 +36,7 @@ class JobTracer(WriteListener, NewJobListener):
     traces: Traces
     clock: Clock
     share: float = 1.0
-    """Of the traces that nobody else began, so many are told."""
+    """The share of exported traces among those that began here."""
     _told: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def created(self, jobs: Sequence[Stored]) -> None:
@@ -58,7 +58,7 @@ class JobTracer(WriteListener, NewJobListener):
         self.traces.tell(spans_of(document))
 
     def wanted(self, context: TraceContext) -> bool:
-        """Whether a trace is told: as its beginner says, or by its name, so that every process says the same."""
+        """Whether a trace is exported: as its initiator decided, or by its id, so that every process decides alike."""
         if context.parent:
             return context.sampled
         return int(context.trace[:16], 16) < self.share * _WHOLE
@@ -94,7 +94,7 @@ class TracedIncidentStore:
             try:
                 known = await self._context(record.incident)
             except PortError:
-                return  # a trace is worth no failure
+                return  # a trace must not cause a failure
             if known is None:
                 continue
             incident, context, parent = known
@@ -126,7 +126,7 @@ class TracedIncidentStore:
             self.jobs.traces.tell(spans)
 
     async def _context(self, name: str) -> tuple[Incident, TraceContext, str] | None:
-        """The incident, its trace and the span above it; None: it is not to be told."""
+        """The incident, its trace and the parent span; None: it is not exported."""
         if name in self._contexts:
             return self._contexts[name]
         incident = (await self.inner.get_incidents([name])).get(name)
@@ -142,7 +142,7 @@ class TracedIncidentStore:
         return known
 
     def __getattr__(self, name: str) -> Any:
-        """The rest is the store's own."""
+        """All other methods are the store's own."""
         return getattr(self.inner, name)
 
 

@@ -1,7 +1,7 @@
 """Reports the lineage of jobs and runs: read from the store in the order of changes, sent at least once.
 
-How far it has come is a document, written after what it says was sent. One of several reconcilers has the turn at a time; when it dies another goes on from the document, and
-repeats at most what was sent since. Events are made of what is stored, so a repeat is the same event.
+Its progress is a document, written after the events were sent. One of several reconcilers has the turn at a time; when it dies another continues from the document, and
+repeats at most what was sent since. Events are derived from stored data, so a repeat is the same event.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ KIND = "lineage"
 PAGE = 500
 AT_ONCE = 16
 OVERLAP = 30_000
-"""Milliseconds that each look goes back: clocks differ and searches lag."""
+"""Milliseconds by which each search overlaps the last: clocks differ and searches lag."""
 TURN = 60_000
-"""Milliseconds after which another reconciler takes the turn of one that is silent."""
+"""Milliseconds after which another reconciler takes over the turn of a silent one."""
 REMEMBER = 100_000
 LONGEST_WAIT = 60.0
 _TOLD = frozenset({State.RUNNING}) | FINAL
@@ -41,7 +41,7 @@ class Runs(Protocol):
     """The source of runs."""
 
     async def moved(self, since: int) -> Sequence[RunSummary]:
-        """Those of which a run began or ended at this time or later; `started` is when the run itself began."""
+        """The runs that were started, continued or ended at this time or later; `started` is when the run itself began."""
         ...
 
 
@@ -57,7 +57,7 @@ class LineageReporter:
     clock: Clock
     namespace: str
     me: str
-    """A name of this process."""
+    """The name of this process."""
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     sent: int = 0
@@ -65,7 +65,7 @@ class LineageReporter:
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
     _done: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
-    """What was told, by run and kind of event."""
+    """The events that were sent, by run and kind."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class LineageReporter:
             await asyncio.sleep(wait)
 
     async def look(self) -> None:
-        """Tell what has changed, if it is this reconciler's turn."""
+        """Report changes, if it is this reconciler's turn."""
         stored = (await self.documents.get([DOCUMENT])).get(DOCUMENT)
         now = self.clock.now()
         body = dict(stored.document.body) if stored is not None else {"jobs": now, "runs": now, "by": "", "until": 0}
@@ -92,7 +92,7 @@ class LineageReporter:
         if self.runs is not None:
             since = cast("int", body["runs"])
             summaries = await self.runs.moved(since - OVERLAP)
-            # A run that began long ago and still runs is found only because it went on in a new run: its beginning was told.
+            # A run that began long ago and still runs is found only because the engine continued it as new: its start was reported.
             new = [summary for summary in summaries if summary.ended is not None or summary.started >= since - OVERLAP]
             await self._send([run_events(summary, namespace=self.namespace) for summary in new])
             times = [at for summary in summaries for at in (summary.started, summary.ended or 0)]
@@ -111,7 +111,7 @@ class LineageReporter:
                 return
 
     async def _write(self, body: dict[str, object], before: StoredDocument | Version | None) -> Version | None:
-        """Say how far it has come and keep the turn; None: another reconciler has it."""
+        """Record the progress and keep the turn; None: another reconciler has it."""
         expected = before.version if isinstance(before, StoredDocument) else before
         body_data = body | {"by": self.me, "until": self.clock.now() + TURN}
         (result,) = await self.documents.put([(Document(DOCUMENT, "", KIND, body_data), expected)])
@@ -135,7 +135,7 @@ class LineageReporter:
         await self._send(events)
 
     async def _send(self, runs: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-        """The events of each run in order, of several runs at once; those that were sent are left out."""
+        """Send the events of each run in order, of several runs at once; events that were sent are left out."""
         due = [
             left
             for events in runs

@@ -1,7 +1,7 @@
 """Sends alerts, and incidents that wait for a person, to notification channels: the first at once, the rest in digests.
 
-Any number may run. What a notification channel was told and is to be told is one document, written over what was read: only one of several takes a letter up. It is sent at
-least once; a reconciler that dies between sending and writing that down has it sent again, under the same name.
+Any number may run. The sent and pending notifications of a channel are one version-checked document: only one of several processes sends a notification. It is sent at
+least once; if a reconciler dies between sending and recording that, it is sent again, under the same id.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Notifier:
     clock: Clock
     notification_channels: Sequence[ChannelSubscription]
     admin_tenant: str
-    """The tenant whose notification channels hear of what concerns the whole domain."""
+    """The tenant whose notification channels get what concerns the whole domain."""
     url: str
-    """Where people look."""
+    """The base URL of the pages to which notifications link."""
     audit: AuditLog | None = None
-    """Whose end notification channels may want to keep; None: nobody is told of it."""
+    """The audit log, whose end notification channels may want to keep; None: it is not sent."""
     every: float = 2.0
     troubled: Callable[[str], None] = lambda _text: None
     sent: int = 0
@@ -87,7 +87,7 @@ class Notifier:
             await asyncio.sleep(self.every)
 
     async def look(self) -> None:
-        """Take in what is new, and send what is due."""
+        """Collect new events, and send what is due."""
         names = {
             document_of(notification_channel.addressee): notification_channel
             for notification_channel in self.notification_channels
@@ -118,7 +118,7 @@ class Notifier:
             not await self._put(subscription.addressee, outbox, stored.version if stored else None)
             or notification is None
         ):
-            return  # another reconciler was quicker; what it left is seen at the next look
+            return  # another reconciler was faster; the rest is seen at the next poll
         problem = await self._send(subscription, notification)
         hopeless = problem is not None and (isinstance(problem, Permanent) or given_up(notification))
         self.dropped += hopeless
@@ -150,14 +150,14 @@ class Notifier:
         self.sent += 1
         return None
 
-    # -- what there is to tell ---------------------------------------------------------------------------------
+    # -- events to report --------------------------------------------------------------------------------------
 
     async def _notices(self, since: int) -> Sequence[NotificationEvent]:
-        """Everything of that time and later; what was told already is among it."""
+        """All events of that time and later, including those that were sent already."""
         return [*await self._waiting(since), *await self._alerts(since), *await self._ends_of_audit()]
 
     async def _ends_of_audit(self) -> list[NotificationEvent]:
-        """Of every tenant, under one name for an hour: whoever looks first in it says where the log ends then."""
+        """The ends of all tenants' audit logs, under one name for each hour: the first process in an hour reports them."""
         if self.audit is None:
             return []
         wanted = [
@@ -178,7 +178,7 @@ class Notifier:
 
     async def _waiting(self, since: int) -> list[NotificationEvent]:
         notification_events: list[NotificationEvent] = []
-        # One tenant after the other: stores find what is held by its tenant, however much is closed.
+        # One tenant after the other: stores find held incidents by tenant, however many are closed.
         for tenant in sorted(
             frozenset().union(
                 *(notification_channel.addressee.tenants for notification_channel in self.notification_channels)
@@ -197,7 +197,7 @@ class Notifier:
         return notification_events
 
     async def _quiet(self, tenant: str, statuses: Sequence[IncidentStatus]) -> frozenset[str]:
-        """The errors that may wait, or are resolved and have not come back."""
+        """The errors that are snoozed, or resolved and not seen since."""
         last_seen: dict[str, int] = {}
         for status in statuses:
             if status.fingerprint:
@@ -241,7 +241,7 @@ def _of_incident(status: IncidentStatus) -> NotificationEvent:
 
 
 def message_of(notification: Notification, delivery: str, url: str) -> NotificationMessage:
-    """A letter as it is sent."""
+    """A notification as it is sent."""
     return NotificationMessage(
         delivery,
         notification_subject(notification),

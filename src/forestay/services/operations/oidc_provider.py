@@ -1,7 +1,7 @@
 """Authenticates people by the tokens of an OpenID Connect provider, and logs them in through its page.
 
-The provider's keys are kept and read anew after a while, at once when a token names a key that is not among them, but never more often than a
-stranger could make it a burden. While the provider is away its last keys stay good, for a day.
+The provider's keys are cached and refreshed after a while, or at once when a token names an unknown key, but at a limited rate, so that a
+stranger cannot make it a burden. While the provider does not answer, its last keys stay valid for a day.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from forestay.ports.operations.oidc_endpoints import Keys, OidcEndpoints, Signat
 from forestay.services.jobs.identity_claims import ClaimMap, read_claims, values
 
 FRESH = 600.0
-"""Seconds after which the keys are read anew: for so long a key that the provider has taken away is still good."""
+"""Seconds after which the keys are refreshed: a key that the provider has removed is accepted for that long."""
 COOL = 10.0
-"""Seconds between two readings, whatever names of keys strangers make up."""
+"""The least seconds between two refreshes, whatever key names strangers invent."""
 STALE = 86_400.0
-"""Seconds for which keys are good while the provider does not answer."""
+"""Seconds for which keys are valid while the provider does not answer."""
 SEEN = 10_000
 LOGIN_SECONDS = 600
 PURPOSE = "login"
@@ -35,21 +35,21 @@ PURPOSE = "login"
 
 @dataclass(frozen=True, slots=True)
 class ProviderTerms:
-    """What an operator has declared of a provider."""
+    """The operator's settings for a provider."""
 
     issuer: str
     audience: str
-    """Whom tokens on the API must be for."""
+    """The audience that tokens on the API must have."""
     client: str = ""
-    """As whom people are logged in; empty: the pages have no log-in by the provider."""
+    """The client id for log-ins; empty: the pages offer no log-in by the provider."""
     scopes: str = "openid"
     leeway: int = 60
-    """Seconds by which two clocks may differ."""
+    """Seconds by which the clocks may differ."""
     by: ClaimMap = field(default_factory=ClaimMap)
 
 
 class StartedLogin(NamedTuple):
-    """A log-in that was begun: where the browser goes, and what it keeps until it comes back."""
+    """A started log-in: where the browser is sent, and what it keeps until it comes back."""
 
     url: str
     kept: str
@@ -59,7 +59,7 @@ class _Documents(NamedTuple):
     about: Mapping[str, object]
     keys: Keys
     shown: object
-    """The keys as they were shown, to see a change."""
+    """The keys as published, to detect a change."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class OidcProvider:
     _seen: OrderedDict[str, Principal] = field(default_factory=OrderedDict)
 
     async def verify(self, token: str) -> Principal:
-        """Who that is; raises `BadToken`, or `Transient` while the provider was never reached."""
+        """The caller that a token identifies; raises `BadToken`, or `Transient` while the provider was never reached."""
         await self._documents()
         principal = self._seen.get(token)
         if principal is None:
@@ -95,7 +95,7 @@ class OidcProvider:
         return principal
 
     async def begin(self, back: str, *, on: str) -> StartedLogin:
-        """Begin a log-in; the browser comes back to `back`, and is then led on to `on`."""
+        """Start a log-in; the browser comes back to `back`, and is then redirected to `on`."""
         about = (await self._documents()).about
         state, nonce, verifier = (self.ids.claim() + self.ids.claim() for _ in range(3))
         challenge = urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).decode().rstrip("=")
@@ -115,7 +115,7 @@ class OidcProvider:
         return StartedLogin(url, self.identity.seal(kept, purpose=PURPOSE, seconds=LOGIN_SECONDS))
 
     async def finish(self, kept: str, *, state: str, code: str, issuer: str, back: str) -> tuple[Principal, str]:
-        """Who has come back, and where they go on; raises `BadToken`."""
+        """The person who has logged in, and the page to continue with; raises `BadToken`."""
         begun = self.identity.unseal(kept, purpose=PURPOSE)
         if not secrets.compare_digest(state.encode(), begun["state"].encode()):
             raise BadToken("this log-in was not started here; start again")
@@ -145,7 +145,7 @@ class OidcProvider:
         return read_claims(claims, self.terms.by, expires=expires), begun["on"]
 
     def _check(self, claims: Mapping[str, object], *, audience: str) -> int:
-        """When the claims end (seconds since 1970), if they are the provider's, for us and of now."""
+        """When the claims expire (seconds since 1970), if they are the provider's, for us and valid now."""
         now, leeway = self.clock.now() // 1000, self.terms.leeway
         if claims.get("iss") != self.terms.issuer:
             raise BadToken("the token has another issuer")
@@ -169,7 +169,7 @@ class OidcProvider:
         return self.signatures.claims(token, documents.keys)
 
     async def _documents(self, *, anew: bool = False) -> _Documents:
-        """What the provider shows of itself, not older than it may be."""
+        """The provider's published documents, not older than allowed."""
         if self._known is not None and not anew and self._age() < FRESH:
             return self._known
         async with self._reading:
@@ -186,7 +186,7 @@ class OidcProvider:
                 self.troubled(str(error))
                 return known
             if known is None or read.shown != known.shown:
-                self._seen.clear()  # what a key has signed that is gone must not be believed any longer
+                self._seen.clear()  # signatures of a removed key must no longer be accepted
             self._known, self._read_at = read, now
             return read
 

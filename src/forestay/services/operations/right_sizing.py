@@ -1,6 +1,6 @@
 """Recommends the resources of tasks from what their latest jobs used. It only reads; nothing acts on its advice.
 
-What was measured is in the documents of jobs: the peak memory, the wall time and the size of the inputs of the attempt that counts.
+The measurements are in the documents of jobs: the peak memory, the wall time and the size of the inputs of the attempt that counts.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from forestay.services.flows.flow_store import FlowStore
 from forestay.services.shared.coalescing_cache import CoalescingCache
 
 FRESH = 15.0
-"""Seconds that an answer is good for."""
+"""Seconds for which a result is cached."""
 PAGE = 500
 MOST_READ = 5000
-"""Jobs that are read for an answer: those that ended last."""
+"""The most jobs that are read for a result: those that ended last."""
 MOST_OF_TASK = 1000
-"""Of these, of one task."""
+"""The most of these jobs from one task."""
 ENDED = frozenset({State.COMPLETED, State.FAILED})
 
 
@@ -29,7 +29,7 @@ class TaskSizes(NamedTuple):
     """The advice for the jobs of one name, of one flow or of none."""
 
     flow: str
-    """The name of the flow, all its versions together; empty: jobs that were submitted one by one."""
+    """The name of the flow, for all its versions together; empty: jobs that were submitted one by one."""
     task: str
     advice: SizeAdvice
 
@@ -39,9 +39,9 @@ class SizeReport(NamedTuple):
 
     tasks: tuple[TaskSizes, ...]
     read: int
-    """Jobs that were read."""
+    """The number of jobs that were read."""
     whole: bool
-    """Whether those are all that there are."""
+    """Whether those are all jobs."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The history of a run: the engine's log merged with that of the exception service, in the order of time (paper P1, section 2).
 
-What an engine knows of a run are its events; ours are in its history, another's are those that it reported. What the service knows are incidents, decisions, steps, orders with their answers, and
-what people did by name. Neither tells the story alone.
+An engine knows the events of a run: for our engine they are in its history, for another engine those that it reported. The service knows incidents,
+decisions, steps, orders with their answers, and people's actions by name. Neither is complete alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from forestay.services.exceptions.engines.engine_event_intake import EVENT
 from forestay.services.exceptions.record.audit_log import AuditLog
 
 MOST = 10_000
-"""Lines of a story that are looked at."""
+"""The most lines of a story that are read."""
 MOST_INCIDENTS = 500
 MOST_ENTRIES = 5_000
-"""The newest entries of the audit log that are looked through."""
+"""The most entries of the audit log that are searched, newest first."""
 _ORDERED = ("event", "incident", "decision", "audit", "step", "order", "answer")
-"""What comes first of the things that happened in the same millisecond."""
+"""The order of entries of the same millisecond."""
 
 
 @dataclass(slots=True)
@@ -39,14 +39,14 @@ class RunTimeline:
     audit: AuditLog
 
     async def events(self, run: str, *, tenant: str) -> Sequence[RunHistoryEvent]:
-        """What another engine reported of a run, the oldest first."""
+        """The events of a run that another engine reported, oldest first."""
         records = await self.store.find_records(kind=EVENT, job=run, tenant=tenant, limit=MOST)
         return [
             RunHistoryEvent(record.at, "event", {**record.body, "event": record.body["kind"]}) for record in records
         ]
 
     async def story(self, run: str, *, tenant: str, started: int, ours: bool) -> Sequence[RunHistoryEvent]:
-        """Everything that is known of a run, the oldest first; `ours`: it is one of our own engine's."""
+        """The complete history of a run, oldest first; `ours`: it is a run of our own engine."""
         lines = list(await self._history(run) if ours else await self.events(run, tenant=tenant))
         page = await self.incidents.find(IncidentQuery(tenant=tenant, run=run), sort="at", limit=MOST_INCIDENTS)
         names = [stored.status.id for stored in page.statuses]

@@ -1,6 +1,6 @@
 """Raises the generation after a store was restored from a backup, while no other process of the domain runs.
 
-The new number is written down first, as unfinished; whoever is interrupted goes on with the same one. Only then are the jobs that are not
+The new number is recorded first, as unfinished; after an interruption the same number is used. Only then are the jobs that are not
 final brought to it, each by a version-checked write.
 """
 
@@ -26,14 +26,14 @@ PAGE = 1000
 
 @dataclass(slots=True)
 class RaisedGeneration:
-    """What was done."""
+    """The result of raising the generation."""
 
     generation: int
     jobs: int = 0
     running: int = 0
-    """Of these, jobs whose claims were taken away."""
+    """Of these, jobs whose claims were released."""
     held: int = 0
-    """Of these, jobs with effects outside, which now wait for a person."""
+    """Of these, jobs with external effects, which now wait for a person."""
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class GenerationRaiser:
         return sum((await self.store.count(self._query(generation), by="state")).values())
 
     async def _below(self, generation: int, done: RaisedGeneration, by: str, reason: str) -> int:
-        """One walk over the jobs of earlier generations; how many there were."""
+        """Make one pass over the jobs of earlier generations; returns how many there were."""
         await self.store.refresh()
         query, cursor, count = self._query(generation), None, 0
         while True:

@@ -1,7 +1,7 @@
 """Revokes tokens before they expire: the one used to log out, or all of a person.
 
-A revocation is a record, by which the other servers hear of it within seconds. A server that starts reads those that can still matter: of sessions
-those of the last hours, of longer tokens all.
+A revocation is a record, by which the other servers learn of it within seconds. A server that starts reads those that can still matter: for sessions
+those of the last hours, for longer tokens all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forestay.ports.operations.identity import BadToken, Principal
 
 SESSION, TOKEN = "ended-session", "revoked-token"
 DIFFER = 120_000
-"""Milliseconds by which the clocks of two servers may differ, and a record be late in searches."""
+"""Milliseconds by which the clocks of two servers may differ, and searches may lag."""
 SHORT = 24 * 3600
 """Seconds; no browser's session lasts longer."""
 PAGE = 1000
@@ -34,22 +34,22 @@ class TokenRevocations:
     _tokens: dict[str, int] = field(default_factory=dict)
     """Digests of revoked tokens with their expiry, after which they are forgotten."""
     _people: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By tenant and person: tokens issued up to this second are good no more."""
+    """By tenant and person: tokens issued up to this second are no longer valid."""
 
     def check(self, token: str, who: Principal) -> None:
-        """`BadToken` for one that was taken back."""
-        # Nearly always there are none, and a digest for each heartbeat would be work.
+        """Raise `BadToken` for a revoked token."""
+        # Nearly always there are none, and a digest for each heartbeat would cost time.
         if self._tokens and _digest(token) in self._tokens:
             raise BadToken(REVOKED)
         self.check_person(who.tenant, who.subject, who.issued)
 
     def check_person(self, tenant: str, subject: str, issued: int) -> None:
-        """`BadToken` if what a person was given at that time (seconds since 1970) was taken back."""
+        """Raise `BadToken` if a person's tokens issued at that time (seconds since 1970) were revoked."""
         if self._people.get((tenant, subject), -1) >= issued:
             raise BadToken(REVOKED)
 
     async def end(self, token: str, who: Principal) -> None:
-        """Take one token back, as its holder asks; `Transient` if the store does not answer."""
+        """Revoke one token on request of its holder; `Transient` if the store does not answer."""
         now = self.clock.now()
         short = who.expires - now // 1000 <= SHORT
         kind, digest = SESSION if short else TOKEN, _digest(token)
@@ -57,7 +57,7 @@ class TokenRevocations:
         await self._keep(Record(f"{kind}:{digest}", who.tenant, kind, "", now, body))
 
     async def revoke(self, *, tenant: str, subject: str, by: str, reason: str) -> None:
-        """Take all tokens back that a person was given until now, sessions included; a later one is good."""
+        """Revoke all tokens issued to a person until now, sessions included; later ones are valid."""
         now = self.clock.now()
         body = {"subject": subject, "until": now // 1000, "by": by, "reason": reason}
         await self._keep(Record(f"{TOKEN}:{tenant}:{subject}:{now}", tenant, TOKEN, "", now, body))
@@ -75,7 +75,7 @@ class TokenRevocations:
         self._people[person] = max(int(str(body["until"])), self._people.get(person, 0))
 
     async def look(self, kind: str, since: int) -> None:
-        """Hear of what was revoked since then."""
+        """Read revocations since then."""
         while True:
             page = await self.store.find_records(kind=kind, since=since, limit=PAGE)
             for record in page:
@@ -85,7 +85,7 @@ class TokenRevocations:
             since = page[-1].at
 
     async def run(self) -> None:
-        """Listen for the other servers until cancelled; after an outage of the store everything is read again."""
+        """Poll for revocations by other servers until cancelled; after an outage of the store everything is read again."""
         started = False
         while True:
             now = self.clock.now()

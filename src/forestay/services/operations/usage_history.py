@@ -1,7 +1,7 @@
 """Usage over a period: jobs submitted and ended, waiting times, failures by cause, and what was recovered automatically.
 
-Nothing is written for it: everything is counted from the jobs and incidents that are in the store anyway. Counts are of all of them; what only documents tell (waits, what
-came of a failure) is read off the newest so many, and the answer says how many those were. An answer is good for some seconds, however many ask.
+Nothing is stored for it: everything is counted from the jobs and incidents in the store. Counts cover all of them; facts that only documents contain (waits, the outcome
+of a failure) are read from a number of the newest, and the result says how many those were. A result is cached for some seconds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from forestay.ports.jobs.job_store import JobQuery, JobStore
 from forestay.services.shared.coalescing_cache import CoalescingCache
 
 FRESH = 15.0
-"""Seconds that an answer is good for."""
+"""Seconds for which a result is cached."""
 MOST_FAILURES = 2 * MAX_FOUND
-"""The newest incidents of a span whose jobs are read."""
+"""The most incidents of a span whose jobs are read, newest first."""
 WAITS_A_STEP = 20
-"""Jobs of each step whose waits are read: those that ended last in it."""
+"""The most jobs of each step whose waits are read: those that ended last in it."""
 MINUTE = 60_000
 
 
@@ -44,16 +44,16 @@ STEPS: Mapping[HistorySpan, tuple[int, int]] = {
     HistorySpan.WEEK: (6 * 60 * MINUTE, 28),
     HistorySpan.MONTH: (24 * 60 * MINUTE, 30),
 }
-"""Milliseconds of a step, and how many there are. The last one is not over yet."""
+"""Milliseconds of a step, and the number of steps. The last one is not over yet."""
 
 
 class WaitTimes(NamedTuple):
-    """How long jobs waited from their submission to their first claim, in seconds; nothing where no job is known."""
+    """How long jobs waited from their submission to their first claim, in seconds; None where no job is known."""
 
     looked: int
     median: float | None
     most: float | None
-    """So long or less for nine of ten."""
+    """The 90th percentile."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class FailedJobOutcomes:
     jobs: int = 0
     came: Counter[OutcomeKind] = field(default_factory=Counter)
     saved: float = 0.0
-    """Core-seconds of the runs that ended well after a failure that no person acted on."""
+    """Core-seconds of attempts that succeeded after a failure on which no person acted."""
 
     def take(self, document: JobDocument | None, *, by_person: bool = False) -> None:
         """``by_person``: a person launched a playbook for one of its failures, which its story does not tell."""
@@ -82,7 +82,7 @@ class FailedJobOutcomes:
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
-    """What a span of time looks like."""
+    """The usage in a span of time."""
 
     span: HistorySpan
     at: int
@@ -98,9 +98,9 @@ class UsageReport:
     causes: Sequence[Mapping[str, int]]
     """Incidents by cause, for each step."""
     incidents: Mapping[str, int]
-    """By state as it is now."""
+    """Incidents by their present state."""
     looked: int
-    """Incidents of the span whose jobs were read, the newest."""
+    """The number of the span's newest incidents whose jobs were read."""
     fates: FailedJobOutcomes
     by_cause: Mapping[str, FailedJobOutcomes]
 
@@ -118,11 +118,11 @@ class UsageHistory:
         self.forget()
 
     async def look(self, tenant: str, span: HistorySpan) -> UsageReport:
-        """The span as it was at most some seconds ago."""
+        """The report of a span, at most some seconds old."""
         return await self._looks.get((tenant, span), lambda: self._look(tenant, span))
 
     def forget(self) -> None:
-        """Whoever asks next has a new look."""
+        """Discard the cached reports."""
         self._looks = CoalescingCache(self.clock, FRESH)
 
     async def _look(self, tenant: str, span: HistorySpan) -> UsageReport:
@@ -148,7 +148,7 @@ class UsageHistory:
         )  # fmt: skip
 
     async def open_jobs(self, tenant: str) -> dict[str, int]:
-        """The jobs that have not ended. What waits is counted by lane, as servers do to find work: stores have an index for that."""
+        """The jobs that have not ended, by state. Waiting jobs are counted by lane, as servers do to find work: stores have an index for that."""
         lanes = await self.store.count(JobQuery(states=frozenset({State.AVAILABLE})), by="lane")
         queued = sum(many for lane, many in lanes.items() if lane_named(lane).tenant.split(">")[0] == tenant)
         counts = {State.AVAILABLE.value: queued} if queued else {}
@@ -176,7 +176,7 @@ class UsageHistory:
         return statuses
 
     async def _fates(self, newest: Sequence[IncidentStatus]) -> tuple[FailedJobOutcomes, dict[str, FailedJobOutcomes]]:
-        """Of each job once, under the cause of its newest incident."""
+        """The outcomes, each job counted once, under the cause of its newest incident."""
         causes: dict[str, str] = {}
         for status in newest:
             if status.job:
@@ -191,7 +191,7 @@ class UsageHistory:
         return whole, by_cause
 
     async def _launched(self, newest: Sequence[IncidentStatus]) -> frozenset[str]:
-        """Jobs of which a failure was answered by a playbook that a person launched, alone or for a group: that is never the first decision."""
+        """Jobs with a failure that was answered by a playbook launched by a person, alone or for a group: that is never the first decision."""
         again = {(status.id, status.n): status.job for status in newest if status.job and status.n > 1}
         names = sorted(again)
         decisions: dict[tuple[str, int], Decision] = {}
@@ -201,7 +201,7 @@ class UsageHistory:
 
 
 def first_wait(document: JobDocument) -> float | None:
-    """Seconds from a job's submission to its first claim; None where it had none, or its story no longer tells."""
+    """Seconds from a job's submission to its first claim; None where it had none, or its story no longer contains it."""
     if not document.history or document.history[0].rev > 1:
         return None
     claimed = next((line.at for line in document.history if line.event == "claim"), None)

@@ -123,7 +123,7 @@ class ChainCounter:
         return chains
 
     async def _of_run(self, pending: PendingException) -> Chain:
-        """The chain of an exception that is not a job's failure: earlier actions of rules on the same task or run, and in the runs whose playbooks started this one."""
+        """The chain of an exception that is not a job's failure: earlier actions of rules on its task or run, and in the runs whose playbooks started it."""
         incident = pending.incident
         query = IncidentQuery(tenant=incident.tenant, run=incident.run, instance=incident.instance)
         acted = [
