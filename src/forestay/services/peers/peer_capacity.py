@@ -1,6 +1,6 @@
 """Measures what this domain offers a tenant: slots, free slots, queue length, job duration. Sent to peers, and compared with theirs.
 
-Pilots that are alive offer their slots, and sites those that their agents may still send pilots for. Nothing is looked at one by one but a sample of the jobs that ended last.
+Live pilots offer their slots, and sites those of the pilots that their agents may still submit. Only a sample of the jobs that ended last is read one by one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.sites.site_registry import Site, SiteRegistry
 
 FRESH = 2.0
-"""Seconds that what was measured is good for."""
+"""Seconds for which measurements are cached."""
 SAMPLE = 50
-"""Jobs that ended last, of which the average is taken."""
+"""The number of jobs that ended last over which the average is taken."""
 TURN = 60.0
-"""Seconds that a job takes where none has ended yet."""
+"""The assumed seconds of a job where none has ended yet."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class PeerCapacity:
     _known: dict[str, tuple[float, Offer]] = field(default_factory=dict)
 
     async def offer(self, tenant: str) -> Offer:
-        """What there is for one tenant now; up to some seconds old."""
+        """The present offer to one tenant; up to some seconds old."""
         known = self._known.get(tenant)
         now = self.clock.monotonic()
         if known is None or now - known[0] >= FRESH:
@@ -82,7 +82,7 @@ class PeerCapacity:
 
 
 def _promised(site: Site) -> tuple[int, list[Mapping[str, Any]]]:
-    """The slots of all pilots that an agent may send, and the sizes that they have."""
+    """The slots of all pilots that an agent may submit, and their sizes."""
     sizes_data, most = site.report.get("sizes"), site.report.get("max_pilots")
     sizes = (
         [sizes_record for sizes_record in sizes_data if isinstance(sizes_record, Mapping)]

@@ -20,13 +20,13 @@ from forestay.services.shared.quarantine import Quarantine
 
 KIND = "peer-lease"
 LAPSED = "lease"
-"""Who cancels a run of a peer whose lease has lapsed."""
+"""The name under which runs of a peer are cancelled when its lease has lapsed."""
 PAGE = 1000
 OFTEN = 60_000
-"""Milliseconds after the end of a lease in which what it held is looked for at every look; then now and then, for whoever was slow to start something."""
+"""Milliseconds after the end of a lease in which its runs are searched at every poll; after that now and then, for those that were started late."""
 SELDOM = 15.0
 IDLE = 5.0
-"""Seconds between looks while no peer ever held a lease; the shortest lease is longer."""
+"""Seconds between polls while no peer ever held a lease; the shortest lease is longer."""
 
 
 @dataclass(slots=True)
@@ -42,22 +42,22 @@ class PeerLeases:
     stopped: int = 0
     """Runs that were stopped because their lease had lapsed."""
     held: int = 0
-    """Peers that ever held one."""
+    """Peers that ever held a lease."""
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
     _looked: dict[str, float] = field(default_factory=dict)
 
     async def hold(self, peer: Peer, stamp: int) -> None:
-        """A stamp came back. `Conflict` if its lease has lapsed."""
+        """Renew a lease by a returned stamp. `Conflict` if the lease has lapsed."""
         now = self.clock.now()
-        # Nobody can have a stamp that was not given yet.
+        # No peer can have a stamp that was not issued yet.
         end = lease_end(min(stamp, now), peer.lease)
         if end <= now:
             raise Conflict("the timestamp is too old: its lease has expired; request a new one")
         await self._set(peer.name, lambda until: max(until, end))
 
     async def end(self, peer: str) -> None:
-        """The peer said good-bye: nothing holds a lease any more."""
+        """End a peer's lease when it says good-bye."""
         await self._set(peer, lambda _until: 0)
 
     async def holds(self, peer: str) -> bool:
@@ -75,7 +75,7 @@ class PeerLeases:
         await update_document(self.documents, _name(peer), changed, unsure=unsure)
 
     async def open(self, peer: str, tenant: str = "") -> Mapping[str, RunSummary]:
-        """The runs that run for a peer, their sub-flows too; by search, which lags by a second or so."""
+        """The open runs for a peer, including their sub-flows; by search, which lags by about a second."""
         summaries: dict[str, RunSummary] = {}
         cursor: str | None = None
         while True:
@@ -96,7 +96,7 @@ class PeerLeases:
             await asyncio.sleep(self.every if self.held else IDLE)
 
     async def look(self) -> None:
-        """Stop what runs for peers whose leases have lapsed."""
+        """Stop the runs for peers whose leases have lapsed."""
         stored_documents = await self.documents.find(KIND)
         self.held = len(stored_documents)
         later = await self.quarantine.each(
@@ -114,7 +114,7 @@ class PeerLeases:
         steady = self.clock.monotonic()
         if long_ago and steady - self._looked.get(peer, -SELDOM) < SELDOM:
             return
-        # The document was found by search; what was heard since then counts.
+        # The document was found by search; a renewal since then counts.
         if not await self.holds(peer):
             await self._stop(peer)
             self._looked[peer] = steady

@@ -1,6 +1,6 @@
 """The state of the connection to each peer: the newest timestamp and when it was received, what the peer offers, whether it answers.
 
-A stamp is written down, with the time at which it reached us, before it is used: so every process of this domain knows until when a lease that any of them holds can last.
+A stamp is recorded, with the time of its arrival, before it is used: so every process of this domain knows how long a lease held by any of them can last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forestay.services.shared.document_update import update_document
 KIND = "peer-link"
 EVENT = "peer-event"
 AWAY = 3
-"""Calls in a row without an answer after which nothing new goes to a peer."""
+"""Calls in a row without an answer after which no new run is sent to a peer."""
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class PeerLinks:
     clock: Clock
 
     async def all(self, peers: Mapping[str, Peer]) -> Mapping[str, Link]:
-        """By the peer's name; at this moment."""
+        """The present links, by the peer's name."""
         stored_documents = await self.documents.get([_name(peer) for peer in peers]) if peers else {}
         return {name: _link(name, stored_documents.get(_name(name))) for name in peers}
 
@@ -39,7 +39,7 @@ class PeerLinks:
         return _link(peer, (await self.documents.get([_name(peer)])).get(_name(peer)))
 
     async def heard(self, peer: str, peer_info: PeerInfo) -> Link:
-        """The peer answered just now."""
+        """Record an answer of the peer."""
         now = self.clock.now()
 
         def newer(link: Link) -> Link:
@@ -54,7 +54,7 @@ class PeerLinks:
         return after
 
     async def failed(self, peer: str, why: str) -> Link:
-        """The peer did not answer."""
+        """Record that the peer did not answer."""
         now = self.clock.now()
 
         def worse(link: Link) -> Link:
@@ -66,18 +66,18 @@ class PeerLinks:
 
         _, after = await self._change(peer, worse)
         if after.failures == AWAY:
-            # Also of one that never answered: whoever has just named it wants to know why.
+            # Also for a peer that never answered: the person who has just registered it needs the reason.
             await self.note(peer, "disconnected", why, now)
         return after
 
     async def left(self, peer: str, why: str) -> None:
-        """The connection was ended on purpose."""
+        """Record that the connection was ended on purpose."""
         before, _ = await self._change(peer, lambda link: replace(link, connected=False, since=self.clock.now()))
         if before.connected:
             await self.note(peer, "disconnected", why, self.clock.now())
 
     async def note(self, peer: str, what: str, detail: str, at: int) -> None:
-        """Write into the peer's events; the same again changes nothing."""
+        """Add to the peer's events; a repeat changes nothing."""
         body = {"peer": peer, "what": what, "detail": detail[:500]}
         await self.store.add_records([Record(f"{EVENT}:{peer}:{what}:{at}", "", EVENT, peer, at, body)])
 

@@ -1,6 +1,6 @@
 """Polls the peers: their capacity, the lease, and all runs there in one call; moves work that an unreachable peer can no longer run.
 
-Any number of reconcilers may do it at once: every act is a version-checked write on what was seen, a send under a key, or a message that a run takes twice without harm.
+Any number of reconcilers may run this at once: every action is a version-checked write, a send under a key, or a message that may be repeated.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from forestay.services.peers.run_placement import RunPlacement
 from forestay.services.shared.quarantine import Quarantine
 
 RECONCILER = "reconciler"
-"""For whom a call is made that is for nobody in particular."""
+"""The caller of calls that are not made on behalf of a person."""
 AT_ONCE = 1000
 IDLE = 5.0
-"""Seconds between looks while there are no peers."""
+"""Seconds between polls while there are no peers."""
 ENDED = frozenset({"COMPLETE", "EXECUTOR_ERROR", "SYSTEM_ERROR", "CANCELED"})
 
 
@@ -41,17 +41,17 @@ class PeerPoller:
     engine: FlowEngine
     clock: Clock
     every: float = 1.0
-    """Seconds between looks; a peer is asked at each, unless another reconciler has just done so."""
+    """Seconds between polls; each polls all peers, except those that another reconciler has just polled."""
     troubled: Callable[[str], None] = lambda _text: None
     batches: int = 0
-    """Calls that asked after runs."""
+    """The number of calls for the states of runs."""
     delivered: int = 0
-    """Ends that were told to the runs above."""
+    """The number of completions reported to parent runs."""
     moved: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
     alone: bool = False
-    """Nobody was ever registered."""
+    """No peer was ever registered."""
     _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -67,7 +67,7 @@ class PeerPoller:
                 task.cancel()
 
     async def look(self) -> None:
-        """One look at every peer. A call to a peer that is slow holds up nothing else."""
+        """Poll every peer once. A call to a slow peer does not delay the others."""
         registered, gone = await self.peers.all(), await self.peers.removed()
         for peer in registered:
             task = self._asking.get(peer.name)
@@ -81,7 +81,7 @@ class PeerPoller:
         self.alone = not registered and not gone
 
     async def settled(self) -> None:
-        """Wait for the calls that are under way."""
+        """Wait for the calls in progress."""
         await asyncio.gather(*self._asking.values())
 
     async def _ask(self, peer: Peer) -> None:
@@ -94,7 +94,7 @@ class PeerPoller:
             self.quarantine.report(f"peer {peer.name}", f"{type(error).__name__}: {error}", self.troubled)
 
     async def ask(self, peer: Peer) -> None:
-        """Hear what a peer offers, and how everything stands that it runs for us. `Transient` if it does not answer."""
+        """Get a peer's offer, and the states of all its runs for us. `Transient` if it does not answer."""
         link = await self.links.get(peer.name)
         if link.connected and 0 <= self.clock.now() - link.heard < 500 * self.every:
             return
@@ -117,7 +117,7 @@ class PeerPoller:
         await self._hear_late(peer, link.stamp)
 
     async def _hear_late(self, peer: Peer, stamp: int) -> None:
-        """Write down how runs ended that were left behind at a peer; one that still runs there is ended."""
+        """Record how abandoned runs at a peer ended; cancel those that still run there."""
         left = (await self.places.left_at(peer.name))[:AT_ONCE]
         for tenant in sorted({run.tenant for run in left} & peer.sends):
             mine = [run for run in left if run.tenant == tenant]
@@ -133,7 +133,7 @@ class PeerPoller:
                         await self.calls.cancel(peer, Caller(tenant, RECONCILER), left_run.run)
 
     async def _send(self, placed: Placing) -> None:
-        """Send what was chosen to go there; one that is refused for good has failed."""
+        """Send the runs placed there; one that is refused for good has failed."""
         try:
             await self.places.carry_on(placed)
         except (Permanent, NotFound) as error:
@@ -145,7 +145,7 @@ class PeerPoller:
         over: list[tuple[Placing, PeerRun]] = []
         for placed, run in runs:
             if run is None:
-                # It took the run and knows nothing of it: its store was lost, and everything that ran with it.
+                # The peer accepted the run but does not know it: its store was lost with all its runs.
                 await self._quietly(self.places.move(placed, f"{peer.name} no longer has it"))
             elif run.stopped and not placed.cancelled:
                 if run.state in ENDED:
@@ -159,7 +159,7 @@ class PeerPoller:
         await self._tell(over)
 
     async def _tell(self, over: Sequence[tuple[Placing, PeerRun]]) -> None:
-        """Tell runs the ends of their sub-flows, each run all of its own at once, and then leave them."""
+        """Report the completions of sub-flows, to each parent run all of its own at once, and then close the placements."""
         parents: dict[str, list[tuple[Placing, PeerRun]]] = {}
         for placed, run in over:
             parents.setdefault(placed.parent, []).append((placed, run))

@@ -1,7 +1,7 @@
 """The register of peers; recognises them by the tokens that they send.
 
-A document for each peer, in the name of the whole domain. Every server has a copy of the register, at most some seconds old: a token is checked without asking the store, and a peer
-that was taken away is nobody again as soon as the copy is renewed.
+There is one document for each peer of the domain. Every server has a copy of the register, at most some seconds old: a token is verified without reading the store, and a
+removed peer is refused as soon as the copy is refreshed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from forestay.services.shared.document_update import update_document
 KIND, REMOVED = "peer", "peer-removed"
 MOST = 1000
 OWNER = "peer:"
-"""How the owner of what a peer asked for begins; what follows is the peer's name here."""
+"""The prefix of the owner of a peer's runs; the peer's name here follows."""
 SHORT = 60
-"""Seconds that what was read of a token is good for."""
+"""Seconds for which a verified token is cached."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class PeerRegistry:
     """The register's copy, by the name of each peer's key."""
 
     async def run(self) -> None:
-        """Keep the copy fresh. While the store does not answer, it stays as it is."""
+        """Keep the copy fresh. While the store does not answer, the last copy is used."""
         while True:
             with suppress(PortError):
                 await self.refresh()
@@ -50,7 +50,7 @@ class PeerRegistry:
         self._known = {self.tokens.name(peer.key): peer for peer in await self.all()}
 
     def caller(self, token: str) -> Principal | None:
-        """Who a peer asks for; None: this is no token of a peer. `BadToken` if it is one and not good here."""
+        """On whose behalf a peer calls; None: this is not a token of a peer. `BadToken` if it is one that is not valid here."""
         issuer = self.tokens.issuer(token)
         if not issuer:
             return None
@@ -65,7 +65,7 @@ class PeerRegistry:
         return Principal(f"{OWNER}{peer.name}", tenant, frozenset({Role.SUBMITTER}), ends)
 
     def sender(self, who: Principal) -> Peer | None:
-        """The peer that asks; None: somebody of this domain does."""
+        """The calling peer; None: the caller belongs to this domain."""
         if not who.subject.startswith(OWNER):
             return None
         name = who.subject.removeprefix(OWNER)
@@ -76,16 +76,16 @@ class PeerRegistry:
         return [peer_of(stored.document.body) for stored in await self.documents.find(KIND)]
 
     async def removed(self) -> Sequence[Peer]:
-        """Those that were taken away; what they ran for us may still have to be moved."""
+        """The removed peers; their runs for us may still have to be moved."""
         return [peer_of(stored.document.body) for stored in await self.documents.find(REMOVED)]
 
     async def get(self, name: str) -> Peer | None:
-        """A registered peer; at this moment."""
+        """A registered peer; realtime."""
         stored = (await self.documents.get([_name(name)])).get(_name(name))
         return peer_of(stored.document.body) if stored is not None and stored.document.kind == KIND else None
 
     async def put(self, peer: Peer) -> Peer:
-        """Register a peer, or change what is registered. `Permanent` if its key is none, `Conflict` if it is our own, or another peer's."""
+        """Register a peer, or change its registration. `Permanent` if its key is not a key, `Conflict` if it is our own, or another peer's."""
         named = self.tokens.name(peer.key)
         if named == self.tokens.name(self.tokens.public):
             raise Conflict(
@@ -101,7 +101,7 @@ class PeerRegistry:
         return peer
 
     async def remove(self, name: str) -> None:
-        """Take a peer away: its tokens are no longer good, and nothing more goes there. `NotFound`."""
+        """Remove a peer: its tokens are no longer valid, and nothing more is sent there. `NotFound`."""
 
         def gone(stored: StoredDocument | None) -> Document:
             if stored is None or stored.document.kind != KIND:
@@ -116,7 +116,7 @@ class PeerRegistry:
         await update_document(self.documents, _name(name), lambda stored: (change(stored), None), unsure=unsure)
 
     async def refresh_soon(self, peer: Peer) -> None:
-        """A search would not show it yet."""
+        """Put a change into the copy that a search would not show yet."""
         kept = {key: other_peer for key, other_peer in self._known.items() if other_peer.name != peer.name}
         self._known = kept | {self.tokens.name(peer.key): peer}
 

@@ -1,6 +1,6 @@
 """Places the runs of sub-flows that may run in another domain: chooses the domain, records the choice, and only then starts the run there.
 
-Everything may be repeated by anyone at any time: the choice stands once it is written, the key makes a second sending the same run, and a run that runs here has an id that is made of what it is.
+Every step may be repeated by any process at any time: a recorded choice is final, the key makes a repeated send the same run, and a local run has a derived id.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from forestay.services.shared.document_update import update_document
 
 OVER = "placing-over"
 FRESH = 1.0
-"""Seconds that what is known of links is good for."""
+"""Seconds for which the state of links is cached."""
 RUNTIME = 60.0
-"""Seconds that a job is taken to need of which nothing is said."""
+"""The assumed runtime in seconds of a job without an expected runtime."""
 
 
 class LeftRun(NamedTuple):
@@ -59,12 +59,12 @@ class RunPlacement:
     clock: Clock
     _known: tuple[float, Mapping[str, Peer], Mapping[str, Link]] = (-FRESH, {}, {})
     _sent: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each domain, the stamp of what it told last, and how many sub-flows went there since."""
+    """By domain: the stamp of its last offer, and how many sub-flows were sent there since."""
 
     async def place(self, wanted: Placing) -> Placing:
-        """Place a sub-flow, or go on with where it was placed before.
+        """Place a sub-flow, or continue with its earlier placement.
 
-        `Transient` while there is nowhere to go, `Permanent` if there never will be.
+        `Transient` while no domain can run it, `Permanent` if none ever will.
         """
         stored = (await self.documents.get([placing_name(wanted.run)])).get(placing_name(wanted.run))
         if stored is not None:
@@ -77,11 +77,11 @@ class RunPlacement:
         return placed
 
     async def at(self, peer: str) -> Sequence[Placing]:
-        """What is placed at a peer and not over; up to a second old."""
+        """The open placements at a peer; up to a second old."""
         return [placing_of(stored) for stored in await self.documents.find(_kind_at(peer))]
 
     async def carry_on(self, placed: Placing) -> Placing:
-        """Start what was placed where it was placed; `Transient` if it is not known whether that took place."""
+        """Start a placed sub-flow in its domain; `Transient` if it is not known whether it was started."""
         if placed.state is not PlacingState.CHOSEN:
             return placed
         if placed.cancelled and placed.at == HERE:
@@ -98,7 +98,7 @@ class RunPlacement:
         try:
             run = await self.calls.send(peer, who, key=placed.key, flow=text, params=placed.params, stamp=link.stamp)
         except (Permanent, NotFound) as error:
-            # Surely not started there: it need not wait for a lease to end.
+            # It certainly was not started there, so it need not wait for a lease to end.
             if placed.wanted != ANY:
                 raise Permanent(f"{peer.name} refused it: {error}") from error
             return await self.move(placed, f"{peer.name} refused it: {error}", refused=True)
@@ -107,7 +107,7 @@ class RunPlacement:
         return await self._update(placed, lambda known: replace(known, state=PlacingState.SENT, remote_run=run))
 
     async def move(self, placed: Placing, why: str, *, refused: bool = False) -> Placing:
-        """Place a sub-flow anew. Only for one that surely does not run where it was; where it was refused it does not go again."""
+        """Place a sub-flow anew. Only for one that certainly does not run at its old place; domains that refused it are not chosen again."""
         tried = frozenset({*placed.tried, placed.at})
         to = await self._route(placed, tried=tried)
         if refused and to in tried:
@@ -123,17 +123,17 @@ class RunPlacement:
         return moved
 
     async def _leave(self, placed: Placing) -> None:
-        """Remember a run that is left behind, until it is known how it ended; create-only."""
+        """Record an abandoned run, until its end is known; create-only."""
         body = {"tenant": placed.tenant, "run": placed.remote_run, "key": placed.key}
         await self.documents.put([(Document(f"left:{placed.key}", placed.tenant, _left_at(placed.at), body), None)])
 
     async def left_at(self, peer: str) -> Sequence[LeftRun]:
-        """The runs that were left behind at a peer, of which it is not known yet how they ended."""
+        """The abandoned runs at a peer whose end is not known yet."""
         bodies = [stored.document.body for stored in await self.documents.find(_left_at(peer))]
         return [LeftRun(str(body["tenant"]), str(body["run"]), str(body["key"])) for body in bodies]
 
     async def late(self, peer: str, left: LeftRun, how: str) -> None:
-        """A run that was left behind has ended, and counts for nothing."""
+        """Record the end of an abandoned run, which does not count."""
         await self.links.note(peer, f"late:{left.key}", f"{left.run} ended as {how}", self.clock.now())
         body = left._asdict() | {"ended": how}
 
@@ -145,11 +145,11 @@ class RunPlacement:
         )
 
     async def over(self, placed: Placing) -> Placing:
-        """Nothing more is to be done about it."""
+        """Close a placement: nothing more is done about it."""
         return await self._update(placed, lambda known: replace(known, state=PlacingState.OVER))
 
     async def cancel(self, run: str) -> None:
-        """The run above wants a sub-flow to end; whoever follows the peer sees to it."""
+        """Request cancellation of a sub-flow for its parent run; the poller of the peer carries it out."""
         stored = (await self.documents.get([placing_name(run)])).get(placing_name(run))
         if stored is None:
             return
@@ -158,7 +158,7 @@ class RunPlacement:
             await self._change(run, lambda known: replace(known or placed, cancelled=True))
 
     async def _update(self, placed: Placing, change: Callable[[Placing], Placing]) -> Placing:
-        """Change a placing unless it was placed anew meanwhile, or is over; as it stands then."""
+        """Change a placement unless it was placed anew meanwhile, or is over; returns its present state."""
 
         def same(known: Placing | None) -> Placing:
             if known is None or known.number != placed.number or known.state is PlacingState.OVER:
@@ -196,7 +196,7 @@ class RunPlacement:
         )
         await self.engine.start(start)
 
-    # Where it goes
+    # Choice of the domain
 
     async def _route(self, wanted: Placing, tried: frozenset[str] = frozenset()) -> str:
         plan = await self.flows.plan(wanted.tenant, wanted.flow)
@@ -214,7 +214,7 @@ class RunPlacement:
         chosen = route(replace(need_of(plan), domain=wanted.wanted), offers, tried=tried)
         if not isinstance(chosen, Routed):
             if wanted.wanted == ANY:
-                return HERE  # its jobs wait where the person is who asked for them
+                return HERE  # its jobs wait in the domain of the person who requested them
             raise Transient("; ".join(f"{name or 'here'}: {why}" for name, why in sorted(chosen.reasons.items())))
         stamp = id(own) if chosen.domain == HERE else links[chosen.domain].stamp
         self._sent[chosen.domain] = (stamp, self._sent_to(chosen.domain, stamp) + 1)
@@ -239,7 +239,7 @@ class RunPlacement:
 
 
 def need_of(plan: FlowPlan) -> RoutingNeed:
-    """What the largest job of a flow needs, and about how long the flow takes."""
+    """The needs of a flow's largest job, and the approximate runtime of the flow."""
     jobs = [task.pattern for task in all_tasks(plan.flow.tasks) if isinstance(task.pattern, JobPattern)]
     return RoutingNeed(
         cpus=max((job.resources.cpus for job in jobs), default=0),

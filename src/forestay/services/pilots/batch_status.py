@@ -1,7 +1,7 @@
 """The state of the batch jobs in which pilots run, as the site agent records it on their launches.
 
-A batch job that ended takes its pilot and everything in it along, so what the pilot held is free at once, and for sure not running. One that
-the batch system only gave up (its node failed) may run on; and of one that it does not speak of nothing is concluded.
+The end of a batch job ends its pilot and all its processes, so the pilot's claims are free at once and certainly not running. A job that
+the batch system only gave up (its node failed) may continue to run; from missing information nothing is concluded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.pilots.pilot_launches import PilotLaunches
 
 MOST_LOST = 3
-"""The newest lost pilots of a job whose batch jobs are looked at."""
+"""The most lost pilots of a job whose batch jobs are read, newest first."""
 
 
 @dataclass(slots=True)
@@ -29,10 +29,10 @@ class BatchStatus:
     launches: PilotLaunches
     release: ClaimReleaser
     freed: int = 0
-    """Claims released by the batch system's word."""
+    """Claims released on the batch system's report."""
 
     async def of(self, pilots: Iterable[str]) -> dict[str, Launch]:
-        """The launches that these pilots came by; those that came by none are left out."""
+        """The launches of these pilots; pilots without a launch are left out."""
         launches: dict[str, Launch] = {}
         for other_pilot in pilots:
             stored = await self.pilots.get_pilot(other_pilot)
@@ -45,7 +45,7 @@ class BatchStatus:
         return launches
 
     async def over(self, launches: Sequence[Launch]) -> None:
-        """Release at once what pilots held whose batch jobs ended for sure, and write on the pilots that they are gone."""
+        """Release at once the claims of pilots whose batch jobs have certainly ended, and mark the pilots as gone."""
         for launch in launches:
             if not dead(launch) or not launch.pilot:
                 continue
@@ -58,11 +58,11 @@ class BatchStatus:
                 await self.release.mark(launch.pilot, PilotState.GONE, in_words(launch))
 
     async def end(self, launch: Launch) -> None:
-        """Have the agent of the site cancel a launch's batch job."""
+        """Order the site's agent to cancel a launch's batch job."""
         await self.launches.cancel(launch)
 
     async def joined(self, document: JobDocument, evidence: Evidence) -> Evidence:
-        """The evidence of a job that was lost with its pilots, with what the batch system says of them: the newest that it speaks of."""
+        """The evidence of a job that was lost with its pilots, with the batch system's report on the newest pilot that it knows."""
         for pilot, launch in (await self.of(lost_with(document)[:MOST_LOST])).items():
             if launch.end is not None:
                 return with_batch_word(
@@ -73,7 +73,7 @@ class BatchStatus:
 
 
 def dead(launch: Launch) -> bool:
-    """Whether the batch system said that it is over, and that nothing of it runs."""
+    """Whether the batch system reported that it is over and nothing of it runs."""
     return launch.state is LaunchState.ENDED and launch.end is not None and not launch.end.lost
 
 

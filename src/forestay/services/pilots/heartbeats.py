@@ -1,7 +1,7 @@
 """Receives the heartbeats of pilots and stores them, many in one small document; divides the hash slots among the servers.
 
-Each server writes only its own heartbeat pages, so nothing is version-checked. A pilot's heartbeat is acknowledged when the heartbeat page with it
-is stored. The server's own heartbeat is on the same heartbeat pages: servers see each other alive by counters that move, never by clocks.
+Each server writes only its own heartbeat pages, so nothing is version-checked. A pilot's heartbeat is acknowledged when its heartbeat page
+is stored. The server's own heartbeat is on the same pages: servers detect each other's liveness by counters that increase, never by clocks.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from forestay.ports.pilots.pilot_store import PilotStore
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatSettings:
-    """How heartbeats are kept."""
+    """Settings for storing heartbeats."""
 
     buckets: int = 4
     flush: float = 0.1
-    """Seconds between writings while there are new heartbeats."""
+    """Seconds between writes while there are new heartbeats."""
     many: int = 2000
-    """With more pilots than this a heartbeat page has those that heartbeat at about the same time, so that few heartbeat pages change at once; and they are written less often."""
+    """With more pilots than this, a heartbeat page has those that send at about the same time, so that few pages change at once; and they are written less often."""
     phases: int = 20
     """Heartbeat pages of such pilots."""
     flush_many: float = 0.5
     sweep: float = 30.0
-    """Seconds after which a heartbeat page that still names pilots which moved to another is written anew."""
+    """Seconds after which a heartbeat page that still names pilots that moved to another page is rewritten."""
     own: float = 1.0
     """Seconds between the server's own heartbeats."""
     look: float = 2.0
-    """Seconds between looks at the other servers."""
+    """Seconds between polls of the other servers."""
     dead_after: float = 8.0
-    """A server whose counter has not moved for so long gets no slots."""
+    """Seconds after which a server whose counter has not increased gets no hash slots."""
     forget_after: float = 6.0
-    """So many times a pilot's patience without a heartbeat, and it no longer stands on our heartbeat page; longer than a reconciler's alarm
-    holds it back."""
+    """After this many times a pilot's patience without a heartbeat it is removed from our heartbeat page; longer than a reconciler's alarm
+    is delayed."""
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class _Bucket:
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
     dirty: bool = False
     stale_since: float | None = None
-    """Since when what is stored names pilots that stand on another heartbeat page now."""
+    """Since when the stored page names pilots that are on another heartbeat page now."""
 
 
 class Heartbeats:
-    """The heartbeat desk of one server."""
+    """The heartbeat service of one server."""
 
     def __init__(
         self,
@@ -75,22 +75,22 @@ class Heartbeats:
         self.shared_out = shared_out
         self.counter = 0
         self.alive: dict[str, str] = {server: url}
-        """The servers seen alive, with their addresses."""
+        """The live servers, with their addresses."""
         self._buckets = [_Bucket() for _ in range(self.settings.buckets + self.settings.phases)]
         self._on: dict[str, int] = {}
-        """The heartbeat page on which each pilot stands."""
+        """The heartbeat page of each pilot."""
         self._heard: dict[str, float] = {}
         self._seen: dict[str, tuple[int, float]] = {}
         self._shared_among: frozenset[str] = frozenset()
         self._wake = asyncio.Event()
 
     async def heartbeat(self, pilot: str, heartbeat: Heartbeat) -> None:
-        """Store a pilot's heartbeat; returns when it is stored. `Transient` when it could not be, for now."""
+        """Store a pilot's heartbeat; returns when it is stored. `Transient` when it cannot be stored now."""
         now = self.clock.monotonic()
         known = self.last_heartbeat(pilot)
         bucket = self._heartbeat_page(pilot, now)
         if known is not None:
-            # A repeat of an older heartbeat must not take back what a newer one said.
+            # A repeat of an older heartbeat must not revert a newer one.
             session = max(heartbeat.session, known.session)
             newer = heartbeat if heartbeat.counter >= known.counter else known
             heartbeat = Heartbeat(newer.counter, session, newer.lease, newer.claims)
@@ -103,7 +103,7 @@ class Heartbeats:
         await stored
 
     async def open_session(self, pilot: str, session: int, lease: int) -> None:
-        """Store that a pilot holds a channel open here, before the pilot is told so."""
+        """Store that a pilot has an open channel here, before the channel is confirmed to the pilot."""
         known = self.last_heartbeat(pilot)
         counter, claims = (known.counter, known.claims) if known else (0, ())
         await self.heartbeat(pilot, Heartbeat(counter, session, lease, claims))
@@ -113,7 +113,7 @@ class Heartbeats:
         return self._buckets[number].heartbeats.get(pilot) if number is not None else None
 
     def forget(self, pilot: str) -> None:
-        """The pilot is gone."""
+        """Forget a pilot that is gone."""
         number = self._on.pop(pilot, None)
         if number is not None:
             bucket = self._buckets[number]
@@ -121,7 +121,7 @@ class Heartbeats:
             bucket.dirty = True
 
     def _heartbeat_page(self, pilot: str, now: float) -> _Bucket:
-        """The heartbeat page for a heartbeat that comes now."""
+        """The heartbeat page for a heartbeat that arrives now."""
         settings = self.settings
         if len(self._heard) < settings.many:
             number = crc32(pilot.encode()) % settings.buckets
@@ -188,15 +188,15 @@ class Heartbeats:
 
     async def _look_loop(self) -> None:
         while True:
-            # When the store does not answer, who is alive stays as it was; slots with two owners only cost conflicts.
+            # While the store does not answer, the set of live servers does not change; slots with two owners only cost conflicts.
             with suppress(PortError):
                 self._look(await self.store.heartbeat_pages(but_of=self.server))
             self._forget_the_dead()
-            # Reading tens of thousands of heartbeats costs something; who is dead is known soon enough.
+            # Reading tens of thousands of heartbeats is costly; a later detection is soon enough.
             await asyncio.sleep(self.settings.look * (1 if len(self._heard) < self.settings.many else 2))
 
     def _forget_the_dead(self) -> None:
-        """Heartbeat pages hold those who may be alive; of the others the reconcilers have had time to take their claims away."""
+        """Remove pilots that cannot be alive: the reconcilers have had time to release their claims."""
         now = self.clock.monotonic()
         for bucket in self._buckets:
             for pilot, heartbeat in list(bucket.heartbeats.items()):
@@ -214,7 +214,7 @@ class Heartbeats:
         for server, counter in newest.items():
             before = self._seen.get(server)
             if before is None:
-                # The first sight may be of an old heartbeat page, but to take a living server's slots is worse than to wait.
+                # The first page read may be old, but taking a live server's slots is worse than waiting.
                 self._seen[server] = (counter, now)
             elif counter > before[0]:
                 self._seen[server] = (counter, now)
@@ -226,7 +226,7 @@ class Heartbeats:
             self.shared_out(own_hash_slots(self.server, self.alive), fallback_hash_slots(self.server, self.alive))
 
     def _let_move(self, heartbeat_page: HeartbeatPage) -> None:
-        """Pilots that heartbeat at another server now need not stand on our heartbeat page, unless it alone shows their newest channel."""
+        """Remove pilots that now send heartbeats to another server, unless only our page shows their newest channel."""
         for pilot, heartbeat in heartbeat_page.heartbeats.items():
             ours = self.last_heartbeat(pilot)
             if ours is not None and heartbeat.counter > ours.counter + 1 and heartbeat.session >= ours.session:

@@ -1,6 +1,6 @@
 """Counts where the inputs of jobs came from: the pilot's own cache, a neighbour's, another host's, or storage.
 
-Pilots tell it with the ends of attempts, and it is written nowhere: each server knows what it heard since it was started, in bounded memory.
+Pilots report it with the completions of attempts, and it is not stored: each server has the counts since its start, in bounded memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STEP = 600_000
 STEPS = 144
 """A day."""
 MOST_PILOTS = 10_000
-"""Of a tenant; those heard least recently are forgotten first."""
+"""The most pilots of a tenant; the least recently active are dropped first."""
 REMEMBERED = 20_000
 WAYS = ("cache", "neighbour", "peer", "element")
 
@@ -27,7 +27,7 @@ class InputCounts:
 
     pilots: OrderedDict[str, Counter[str]] = field(default_factory=OrderedDict)
     steps: deque[tuple[int, Counter[str]]] = field(default_factory=lambda: deque(maxlen=STEPS))
-    """With the time at which each begins; steps in which nothing came are left out."""
+    """The counts by step, with the time at which each begins; empty steps are left out."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class InputCounter:
         self.since = self.clock.now()
 
     def take(self, tenant: str, pilot: str, claim: str, staging: Sequence[Mapping[str, object]]) -> None:
-        """An end has told how the inputs of a claim's job came. One that is sent again, since its answer was lost, tells nothing new."""
+        """Count the inputs of a completed claim. A completion that is sent again, because its answer was lost, is not counted twice."""
         ways = [str(record["from"]) for record in staging if record.get("from") in WAYS]
         if not ways or claim in self._taken:
             return

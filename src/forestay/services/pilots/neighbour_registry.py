@@ -1,8 +1,8 @@
 """The pilots of each host, which share their cached files with each other.
 
-One small document a host names its pilots with a cache and where their files are; a registration adds to it, a good-bye takes away.
-A heartbeat is answered from memory and never reads the store: what changed at other servers is read for many hosts at once, now and then, and only
-while there are other servers. Whoever is on the list and dead is soon found out by the pilots themselves, for they look.
+One small document for each host names its pilots with a cache and the location of their files; a registration adds to it, a good-bye removes.
+A heartbeat is answered from memory and never reads the store: changes at other servers are read periodically for many hosts at once, and only
+while there are other servers. Dead pilots on the list are soon noticed by the pilots themselves when they access the files.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ AT_ONCE = 1000
 """Hosts read together."""
 DOUBTS_AT_ONCE = 100
 SILENT_MILLIS = 600_000
-"""A pilot that was silent for so long is struck off; when it comes back it is told of its neighbours, and they of it when it registers."""
+"""Milliseconds of silence after which a pilot is removed; when it comes back it learns its neighbours, and they learn of it when it registers."""
 MOST = 1000
-"""Pilots of one host that are told of; more would be a mistake."""
+"""The most pilots of one host that are listed; more would be a mistake."""
 
 Neighbour = dict[str, str]
 
 
 @dataclass(slots=True)
 class _NeighbourHost:
-    """What is known here of one host."""
+    """The known pilots of one host."""
 
     tenant: str
     areas: dict[str, str] = field(default_factory=dict)
     """Where each pilot's cached files are."""
     read: float = -1e9
     wanted: float = 0.0
-    """When a pilot of it last heartbeat here."""
+    """When one of its pilots last sent a heartbeat here."""
 
 
 @dataclass(slots=True)
@@ -52,23 +52,23 @@ class NeighbourRegistry:
     pilots: PilotStore
     clock: Clock
     beating: Callable[[str], bool]
-    """Whether a pilot's heartbeats come to this server."""
+    """Whether a pilot sends its heartbeats to this server."""
     alone: Callable[[], bool]
     """Whether there is no other server now."""
     again: float = 15.0
-    """Seconds after which what other servers may have changed is read again."""
+    """Seconds after which possible changes by other servers are read again."""
     every: float = 1.0
     forget_after: float = 3600.0
     _hosts: dict[str, _NeighbourHost] = field(default_factory=dict)
     _places: dict[str, str] = field(default_factory=dict)
-    """The host of each pilot that shares its cache and asked here."""
+    """The host of each pilot that shares its cache and is served here."""
     _heard: set[str] = field(default_factory=set)
-    """Pilots whose heartbeats came here once."""
+    """Pilots that have sent a heartbeat here."""
     _doubted: dict[str, str] = field(default_factory=dict)
     """Pilots that may be gone, with their hosts."""
 
     async def register(self, pilot: Pilot, area: str) -> list[Neighbour]:
-        """Put a pilot on its host's list; gives the others. A store in trouble makes the list shorter, not the pilot unwelcome."""
+        """Add a pilot to its host's list and return the others. If the store fails, the list is incomplete, but the pilot is accepted."""
         name = _name(pilot)
         host = self._hosts.setdefault(name, _NeighbourHost(pilot.tenant))
         host.wanted = self.clock.monotonic()
@@ -82,7 +82,7 @@ class NeighbourRegistry:
         return self._others(name, pilot.id)
 
     def meet(self, pilot: Pilot) -> None:
-        """A pilot that registered elsewhere, or before this server was started, asks here now."""
+        """Add a pilot that registered elsewhere, or before this server was started, and is served here now."""
         area = pilot.extra.get("cache")
         if isinstance(area, str) and pilot.id not in self._places:
             name = _name(pilot)
@@ -107,13 +107,13 @@ class NeighbourRegistry:
             if other == pilot:
                 continue
             if other in self._heard and not self.beating(other):
-                self._doubted[other] = name  # it is dead, has left, or heartbeats at another server now
+                self._doubted[other] = name  # it is dead, has left, or sends its heartbeats to another server now
                 continue
             neighbours.append({"pilot": other, "cache": area})
         return neighbours[:MOST]
 
     async def bye(self, pilot: str) -> None:
-        """A pilot ends: nobody need look for it."""
+        """Remove a pilot that ends, so that no search for it is needed."""
         name = self._places.get(pilot)
         if name is not None:
             await self._strike(name, pilot)
@@ -128,14 +128,14 @@ class NeighbourRegistry:
                 await self._write(name, host, drop=[pilot])
 
     async def run(self) -> None:
-        """Look at what other servers changed, until cancelled."""
+        """Read changes by other servers, until cancelled."""
         while True:
             await asyncio.sleep(self.every)
             with suppress(PortError):
                 await self.look()
 
     async def look(self) -> None:
-        """Read what may have changed elsewhere, and find out about pilots that no longer heartbeat here."""
+        """Read possible changes by other servers, and check pilots that no longer send heartbeats here."""
         now = self.clock.monotonic()
         for name in [name for name, host in self._hosts.items() if now - host.wanted > self.forget_after]:
             for pilot in self._hosts.pop(name).areas:
@@ -173,7 +173,7 @@ class NeighbourRegistry:
     async def _write(
         self, name: str, host: _NeighbourHost, *, add: dict[str, str] | None = None, drop: Sequence[str] = ()
     ) -> None:
-        """Change the document of a host; of two servers that change it at once, the second tries again."""
+        """Change the document of a host; of two concurrent writers, the second retries."""
 
         def changed(stored: StoredDocument | None) -> tuple[Document, dict[str, str]]:
             self._take(host, {} if stored is None else stored.document.body, self.clock.monotonic())

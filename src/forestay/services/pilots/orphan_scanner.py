@@ -1,8 +1,8 @@
 """Finds claims whose pilots are gone and releases them. Any number of scanners may run at once.
 
-A pilot's silence only counts while the servers themselves are seen to store their heartbeats: when the store or all servers are
-down no pilot could be heard, so the clock stands still; and when the store has not answered us for a while, everything is forgotten
-and the watch begins anew.
+A pilot's silence only counts while the servers are seen to store their heartbeats: when the store or all servers are
+down, no heartbeat can arrive, so the clock is stopped; and when the store has not answered us for a while, everything is forgotten
+and the watch starts again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.pilots.batch_status import BatchStatus, dead, in_words
 
 BLIND = 5.0
-"""A scan that comes so many seconds late (we were paused, or the store did not answer) counts only as this many."""
+"""The most seconds that a late scan counts (this process was paused, or the store did not answer)."""
 
 
 @dataclass(slots=True)
@@ -34,20 +34,20 @@ class OrphanScanner:
     clock: Clock
     release: ClaimReleaser
     lease: int = 600
-    """Seconds: the lease of a pilot that never heartbeat."""
+    """Seconds: the lease of a pilot that never sent a heartbeat."""
     every: float = 1.0
     sweep: float | None = None
-    """Seconds between looks at all running jobs; a third of the lease unless set."""
+    """Seconds between sweeps over all running jobs; a third of the lease unless set."""
     drop_after: float = 3600.0
-    """Seconds after which the heartbeat pages of a server that no longer moves are removed."""
+    """Seconds after which the heartbeat pages of a server whose counter no longer increases are removed."""
     alarmed: Callable[[str], None] = lambda _text: None
     batch: BatchStatus | None = None
-    """Who knows what the batch systems say of silent pilots."""
+    """Provides the batch systems' reports on silent pilots."""
     cancel_wait: float = 30.0
-    """Seconds that a silent pilot's batch job is given to be cancelled before its claims are released all the same."""
+    """Seconds to wait for the cancellation of a silent pilot's batch job before its claims are released anyway."""
     memory: ScannerMemory = field(default_factory=ScannerMemory)
     fair: float = 0.0
-    """Our own steady time, less the times in which nobody could have been heard."""
+    """Our monotonic time, without the times in which no heartbeat could arrive."""
     silent_found: int = 0
     forgotten_found: int = 0
     alarms: int = 0
@@ -65,10 +65,10 @@ class OrphanScanner:
             await asyncio.sleep(self.every)
 
     async def scan(self) -> None:
-        """One look at the heartbeats, and now and then one at all running jobs."""
+        """Check the heartbeats once, and periodically all running jobs."""
         began = self.clock.monotonic()
         try:
-            # Fresh ones: the second that a search may lag would be added to every silence.
+            # Fresh pages: the second that a search may lag would be added to every silence.
             heartbeat_pages = await self.pilots.heartbeat_pages(fresh=True)
             self._answered()
             self._tick(heartbeat_pages)
@@ -78,12 +78,12 @@ class OrphanScanner:
                 await self._sweep(await self.pilots.heartbeat_pages(fresh=True))
                 self._swept_at = self.fair
                 await self._drop_heartbeat_pages()
-        except PortError:  # looked at again in the next scan; the clock stands still until then
+        except PortError:  # checked again in the next scan; the clock is stopped until then
             if self._failing_since is None:
                 self._failing_since = began
 
     def _answered(self) -> None:
-        """A call that fails now and then is no outage: only one that lasts makes us begin anew."""
+        """Record an answer of the store. Occasional failed calls are not an outage: only a lasting one restarts the watch."""
         if self._failing_since is not None and self.clock.monotonic() - self._failing_since > BLIND:
             self.memory, self._scanned_at = ScannerMemory(), None
         self._failing_since = None
@@ -105,7 +105,7 @@ class OrphanScanner:
         self._servers = servers
 
     async def _drop_heartbeat_pages(self) -> None:
-        """Servers that were killed leave their heartbeat pages behind; a server that comes back writes its own anew."""
+        """Remove the heartbeat pages of servers that were killed; a server that comes back writes its own again."""
         for server in [name for name, at in self._moved_at.items() if self.fair - at > self.drop_after]:
             await self.pilots.drop_heartbeat_pages(server)
             del self._moved_at[server], self._servers[server]
@@ -130,13 +130,13 @@ class OrphanScanner:
             given_up.append(pilot)
         for pilot in given_up:
             await self.release.mark(pilot, PilotState.SILENT, "no heartbeat for longer than its lease")
-        # What a release did not settle, or no search has shown yet, the sweep finds: the pilot is buried.
+        # Claims that a release did not settle, or that no search has shown yet, are found by the sweep: the pilot counts as buried.
         self.memory = bury(self.memory, given_up)
 
     async def _asked(self, silent: Sequence[str]) -> dict[str, tuple[str, bool]]:
-        """Those of the silent pilots that are given up now, why, and whether something of them may still run.
+        """The silent pilots that are given up now, with the reason, and whether something of them may still run.
 
-        Where the batch system can say whether it is dead, it is asked to end it first, and waited for.
+        Where the batch system can report a pilot's death, it is first asked to cancel the pilot, and the result is awaited.
         """
         launches = await self.batch.of(silent) if self.batch is not None else {}
         self._cancelled_at = {name: at for name, at in self._cancelled_at.items() if name in silent}
@@ -155,7 +155,7 @@ class OrphanScanner:
         return askers
 
     async def _sweep(self, heartbeat_pages: Sequence[HeartbeatPage]) -> None:
-        """Look for claims that their pilots do not name."""
+        """Find claims that their pilots do not report."""
         heartbeats = newest_heartbeats(heartbeat_pages)
         query = JobQuery(states=frozenset({State.RUNNING}))
         running: dict[str, Stored] = {}
@@ -170,7 +170,7 @@ class OrphanScanner:
                 break
         held = [HeldClaim(stored.document.id, claim, _pilot(stored)) for claim, stored in running.items()]
         self.memory, lost = forgotten(self.memory, held, heartbeats, lease=self.lease, now=self.fair)
-        # A living pilot says itself that it does not run the job; of one that is not heard nobody knows.
+        # A live pilot itself reports that it does not run the job; a silent one may.
         alive = {pilot for pilot, seen in self.memory.pilots.items() if not seen.buried} & heartbeats.keys()
         for heard, reason in ((True, "its pilot does not have the claim"), (False, "its pilot is silent")):
             jobs = [running[held_claim.claim] for held_claim in lost if (held_claim.pilot in alive) is heard]

@@ -18,9 +18,9 @@ from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.pilots.heartbeats import Heartbeats
 
 TOGETHER = 5
-"""More pilots than this that die within one look were ended by something else than their jobs."""
+"""If more pilots than this die within one poll, their jobs are not the cause."""
 HANG_UP = "hang-up"
-"""The last order of a channel; it is not sent on."""
+"""The last order of a channel; it is not sent to the pilot."""
 
 
 class ChannelOrder(NamedTuple):
@@ -38,7 +38,7 @@ class PilotChannel:
     session: int
     orders: asyncio.Queue[ChannelOrder] = field(default_factory=lambda: asyncio.Queue(1000))
     dismissed: bool = False
-    """The pilot said good-bye: the closing means nothing."""
+    """The pilot said good-bye: the closed channel does not mean that it died."""
 
 
 @dataclass(slots=True)
@@ -51,20 +51,20 @@ class PilotChannels:
     release: ClaimReleaser
     clock: Clock
     granted: Callable[[Collection[str]], Sequence[Stored]] = lambda _pilots: ()
-    """What this server itself gave to pilots: released first, without waiting for a search to show it."""
+    """The claims that this server gave to pilots: released first, without waiting for a search to show them."""
     troubled: Callable[[str], None] = lambda _text: None
-    """Told when deaths could not be looked into."""
+    """Called when closed channels could not be checked."""
     gone: Callable[[str], None] = lambda _pilot: None
-    """Told of each pilot that died."""
+    """Called for each pilot that died."""
     grace: float = 0.3
-    """Seconds for a pilot that lost its channel to show a newer one."""
+    """Seconds for a pilot that lost its channel to open a newer one."""
     doubt: float = 10.0
-    """Seconds that it gets in addition when we were away ourselves, or the store did not answer: then a pilot that lives had
-    reason to leave, or could show nothing."""
+    """Additional seconds when this server was paused, or the store did not answer: then a live pilot had reason to
+    leave, or could not show a newer channel."""
     calm_after: float = 15.0
     every: float = 1.0
     pulse: float = 0.1
-    """How often the server looks whether it was paused itself, in seconds."""
+    """Seconds between checks whether this server was paused."""
     deaths: int = 0
     _open: dict[str, PilotChannel] = field(default_factory=dict)
     _closed: list[PilotChannel] = field(default_factory=list)
@@ -88,7 +88,7 @@ class PilotChannels:
         return channel
 
     def closed(self, channel: PilotChannel) -> None:
-        """The channel broke. Unless the pilot has a newer one somewhere it is dead."""
+        """Handle a broken channel: unless the pilot has a newer one somewhere, it is dead."""
         if self._open.get(channel.pilot) is channel:
             del self._open[channel.pilot]
             if not channel.dismissed:
@@ -96,17 +96,17 @@ class PilotChannels:
                 self._wake.set()
 
     def dismiss(self, pilot: str) -> None:
-        """The pilot says good-bye itself."""
+        """Note that a pilot said good-bye."""
         if channel := self._open.get(pilot):
             channel.dismissed = True
 
     def hang_up(self, pilot: str) -> None:
-        """End a pilot's channel, if it is here. That says nothing of whether the pilot lives: its lease does."""
+        """Close a pilot's channel, if it is here. That does not mean that the pilot is dead: its lease decides."""
         self.dismiss(pilot)
         self.order(pilot, HANG_UP, {})
 
     def order(self, pilot: str, event: str, data: Mapping[str, object]) -> bool:
-        """Pass an order on at once, if the pilot's channel is here."""
+        """Send an order at once, if the pilot's channel is here; returns whether it is."""
         channel = self._open.get(pilot)
         if channel is None:
             return False
@@ -119,7 +119,7 @@ class PilotChannels:
         await asyncio.gather(self._bury_loop(), self._search_loop(), self._order_loop(), self._watch_ourselves())
 
     async def _watch_ourselves(self) -> None:
-        """Notice when this server was paused or starved: what closed meanwhile says nothing of who closed it."""
+        """Detect when this server was paused or starved: channels that closed meanwhile do not prove a pilot's death."""
         while True:
             before = self.clock.monotonic()
             await asyncio.sleep(self.pulse)
@@ -130,24 +130,24 @@ class PilotChannels:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            closed, self._closed = self._closed, []  # those that close from here on have their own time to show up
+            closed, self._closed = self._closed, []  # channels that close from here on get their own grace time
             await asyncio.sleep(self.grace)
             if self.clock.monotonic() - self._troubled_at < self.calm_after:
                 await asyncio.sleep(self.doubt)
             try:
                 await self._bury(closed)
             except PortError as error:
-                # Not settled: look again. Until then the leases hold.
+                # Not settled: check again. Until then the leases apply.
                 self.troubled(f"{len(closed)} closed channel(s) could not be checked: {error}")
                 self._closed += closed
                 self._troubled_at = self.clock.monotonic()
                 self._wake.set()
 
     async def _bury(self, closed: list[PilotChannel]) -> None:
-        """Release at once what this server itself gave to the dead; what others gave them is searched for beside it.
+        """Release at once the claims that this server gave to dead pilots; claims from other servers are searched concurrently.
 
-        Each time the claims are read before the sessions. A pilot that lives stores its newer session before it claims
-        anything more, so a claim that was read is its old one, or the session read after it shows that it lives.
+        The claims are always read before the sessions. A live pilot stores its newer session before it claims
+        anything more, so a claim that was read is its old one, or the session read after it shows that the pilot is alive.
         """
         granted = self.granted({channel.pilot for channel in closed})
         dead = await self._dead(closed)
@@ -157,7 +157,7 @@ class PilotChannels:
             self._search.set()
 
     async def _search_loop(self) -> None:
-        """A search may take long when the store is busy; the next death does not wait for it."""
+        """Search for claims in a separate loop: it may take long when the store is busy, and must not delay the next death."""
         while True:
             await self._search.wait()
             self._search.clear()
@@ -181,7 +181,7 @@ class PilotChannels:
             await self.release.mark(pilot, PilotState.GONE, "its channel closed")
 
     async def _dead(self, closed: list[PilotChannel]) -> set[str]:
-        """Those that have no newer channel anywhere."""
+        """The pilots among them without a newer channel anywhere."""
         heartbeat_pages = await self.pilots.heartbeat_pages(fresh=True)
         return {
             channel.pilot

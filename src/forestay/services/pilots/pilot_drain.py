@@ -1,7 +1,7 @@
-"""Drains pilots: they take no more jobs, complete what they run, and exit.
+"""Drains pilots: they take no more jobs, complete their running jobs, and exit.
 
-The order is written on the pilot's document first, so that it holds whatever happens to the servers, and then passed down the pilot's channel:
-at once by the server that holds it, within a second or two by another one. A pilot that was without a channel just then hears it when it opens
+The order is first recorded in the pilot's document, so that it survives server failures, and then sent through the pilot's channel:
+at once by the server that holds it, within a second or two from another one. A pilot without a channel at that moment gets the order when it opens
 the next.
 """
 
@@ -21,7 +21,7 @@ ORDER = "drain"
 
 
 class PilotSelection(NamedTuple):
-    """Which pilots of a tenant; what is empty does not matter."""
+    """Selects pilots of a tenant; empty fields do not restrict."""
 
     pilots: tuple[str, ...] = ()
     site: str = ""
@@ -46,17 +46,17 @@ class PilotDrain:
     pilots: PilotStore
     clock: Clock
     order: Callable[[str, str, Mapping[str, object]], bool]
-    """Passes an order down a channel that this server holds; false when it does not."""
+    """Sends an order through a channel of this server; False when the channel is not here."""
     known: set[str] = field(default_factory=set)
-    """Draining pilots that this server knows of: they are given nothing."""
+    """Draining pilots known to this server: they get no jobs."""
 
     async def choose(self, tenant: str, wanted: PilotSelection) -> Sequence[Pilot]:
-        """The pilots that are not gone; those that are named are read at once, others by search."""
+        """The pilots that are not gone; named ones are read directly, others by search."""
         if wanted.pilots:
             read = [await self.pilots.get_pilot(name) for name in wanted.pilots]
             pilots = [stored_pilot.pilot for stored_pilot in read if stored_pilot is not None]
         else:
-            # One state at a time: those that are gone are many more, and only so many are found at once.
+            # One state at a time: pilots that are gone are many more, and the number of results is limited.
             pilots = [
                 pilot for state in HERE for pilot in await self.pilots.find_pilots(tenant=tenant, state=state.value)
             ]
@@ -67,7 +67,7 @@ class PilotDrain:
         ]
 
     async def drain(self, pilots: Sequence[Pilot], *, by: str, reason: str) -> None:
-        """Order these to drain; `Transient` if the store does not answer: ask again."""
+        """Order these pilots to drain; `Transient` if the store does not answer: repeat the call."""
         for pilot in pilots:
             await self._mark(pilot.id, f"{by}: {reason}")
             self.known.add(pilot.id)
@@ -86,7 +86,7 @@ class PilotDrain:
         await update_pilot(self.pilots, name, changed, unsure=unsure)
 
     async def ordered(self, pilot: str) -> bool:
-        """Whether a pilot that opens a channel here has been ordered to drain; it may not have heard it."""
+        """Whether a pilot that opens a channel here has been ordered to drain; it may not have received the order."""
         stored = await self.pilots.get_pilot(pilot)
         if stored is None or not stored.pilot.drain:
             return False
@@ -94,5 +94,5 @@ class PilotDrain:
         return True
 
     def forget(self, pilot: str) -> None:
-        """The pilot is gone."""
+        """Forget a pilot that is gone."""
         self.known.discard(pilot)

@@ -1,7 +1,7 @@
 """Enrols pilots by secrets that work once.
 
-Of a secret the store keeps the digest alone. Which pilot used it is decided by one version-checked write; a pilot whose answer
-was lost asks again with the same number and finds its own name there, whichever server it asks.
+The store keeps only the digest of a secret. One version-checked write decides which pilot used it; a pilot whose answer
+was lost repeats the request with the same number and finds its own name, whichever server it asks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KIND = "enrolment"
 
 
 class EnrolmentDecider(Protocol):
-    """What becomes of an enrolment when a pilot comes with its secret."""
+    """Decides the outcome of an enrolment when a pilot presents its secret."""
 
     def __call__(
         self, enrolment: Enrolment, who: EnrolmentCandidate, *, now: int
@@ -53,7 +53,7 @@ class PilotEnrolment:
     ids: Ids
 
     async def make(self, *, tenant: str, site: str, launch: str, by: str, seconds: int) -> EnrolmentSecret:
-        """A secret for one pilot; `Transient` if the store did not take it for sure."""
+        """Create a secret for one pilot; `Transient` if the store gave no clear answer."""
         if not 1 <= seconds <= LONGEST:
             raise Permanent(f"a secret is valid for 1 to {LONGEST} seconds")
         text = MARK + self.ids.claim() + self.ids.claim()
@@ -64,18 +64,18 @@ class PilotEnrolment:
         return EnrolmentSecret(text, enrolment.expires)
 
     async def redeem(self, secret: str, who: EnrolmentCandidate) -> Enrolment | NotGood | ForAnother:
-        """Let a pilot in; the answer carries its name, an earlier one when it asks again. `Transient`: unsure, ask again."""
+        """Enrol a pilot; the answer contains its name, the same one on a repeat. `Transient`: unsure, repeat the call."""
         return await self._use(secret, who, redeem)
 
     async def give_up(self, secret: str, who: EnrolmentCandidate) -> Enrolment | NotGood | ForAnother:
-        """Hear a pilot out whose machine is not fit; it is not let in."""
+        """Handle the report of a pilot whose machine is unfit: it is not enrolled, and the secret of a launch is used up."""
         return await self._use(secret, who, give_up)
 
     async def _use(
         self, secret: str, who: EnrolmentCandidate, decide: EnrolmentDecider
     ) -> Enrolment | NotGood | ForAnother:
         def used(stored: StoredDocument | None) -> tuple[Document | None, Enrolment | NotGood | ForAnother]:
-            # Asked again after a write that was refused or unsure: who stands there now has used it, and that may be this pilot.
+            # Called again after a write that was refused or unsure: the recorded pilot has used it, and may be this one.
             if stored is None:
                 return None, NotGood()
             before = Enrolment.from_plain(stored.document.tenant, stored.document.body)

@@ -1,7 +1,7 @@
 """Stores the launches of site agents: one document for each launch, one version-checked write for each change.
 
 Open launches of a site are found by a kind of their own. An ended one moves to the kind of the six hours in which it ended, so that
-what is looked through stays small for ever; its name stays the same.
+searches always remain small; its name stays the same.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class PilotLaunches:
     clock: Clock
 
     async def plan(self, tenant: str, site: str, wanted: Mapping[str, str]) -> Mapping[str, Launch]:
-        """Write launches down, by id with their sizes. One that stands already stays as it is: a plan may be repeated.
+        """Record launches, by id with their sizes. An existing one does not change: a plan may be repeated.
 
-        `Transient`: one of them is not written for sure; ask again with the same ids.
+        `Transient`: for one of them the store gave no clear answer; repeat the call with the same ids.
         """
         now = self.clock.now()
         fresh = [
@@ -61,7 +61,7 @@ class PilotLaunches:
     async def report(
         self, tenant: str, site: str, reports: Sequence[LaunchReport]
     ) -> Mapping[str, Launch | NotNext | None]:
-        """Write down what an agent tells; by id what stands then, why it cannot be, or None where there is no such launch."""
+        """Record an agent's reports; returns by id the resulting launch, why the report is impossible, or None where there is no such launch."""
 
         def telling(report: LaunchReport) -> Callable[[Launch], Launch | NotNext]:
             return lambda launch: told(launch, report, now=self.clock.now())
@@ -69,13 +69,13 @@ class PilotLaunches:
         return await self._change(tenant, site, {report.launch: telling(report) for report in reports})
 
     async def registered(self, tenant: str, site: str, launch: str, pilot: str) -> Launch | None:
-        """Write down that a launch's pilot is there. None: there is no such launch."""
+        """Record that a launch's pilot has registered. None: there is no such launch."""
         changes = {launch: lambda known: registered(known, pilot, now=self.clock.now())}
         changed = (await self._change(tenant, site, changes))[launch]
         return changed if isinstance(changed, Launch) else None
 
     async def cancel(self, launch: Launch) -> None:
-        """Write down that its batch job is to be cancelled, if it has not ended."""
+        """Request cancellation of the launch's batch job, if it has not ended."""
 
         def marked(known: Launch) -> Launch:
             return known if known.state is LaunchState.ENDED or known.cancel else replace(known, cancel=True)
@@ -83,7 +83,7 @@ class PilotLaunches:
         await self._change(launch.tenant, launch.site, {launch.id: marked})
 
     async def get(self, tenant: str, site: str, launch: str) -> Launch | None:
-        """As it stands now."""
+        """The present state of a launch."""
         launched = (await self._get(tenant, site, [launch])).get(launch)
         return None if launched is None else launched[0]
 

@@ -1,7 +1,7 @@
 """Revokes single pilots: their heartbeats, claims and completions are refused from then on.
 
-It is written on the pilot's document, which says no to a new token for ever, and as a record, by which the other servers hear of it within
-seconds. Its jobs are not released here: the pilot may be running them still. Its lease does that, as for one that is silent.
+It is recorded in the pilot's document, which refuses new tokens for ever, and as a record, by which the other servers learn of it within
+seconds. Its jobs are not released here: the pilot may still be running them. They are released when its lease lapses, as for a silent pilot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forestay.services.shared.document_update import update_pilot
 
 KIND = "revoked"
 DIFFER = 120_000
-"""Milliseconds by which the clocks of two servers may differ, and a record be late in searches."""
+"""Milliseconds by which the clocks of two servers may differ, and searches may lag."""
 MOST = 10_000
 
 
@@ -31,14 +31,14 @@ class PilotRevocations:
     pilots: PilotStore
     clock: Clock
     token_seconds: int
-    """How long a pilot's token lasts: what was revoked before needs no remembering, for the document refuses a new one."""
+    """How long a pilot's token is valid: older revocations can be forgotten, because the document refuses new tokens."""
     hang_up: Callable[[str], None] = lambda _pilot: None
     """Ends the channel of a pilot, if it is held here."""
     every: float = 1.0
     known: set[str] = field(default_factory=set)
 
     async def revoke(self, pilot: Pilot, *, by: str, reason: str) -> None:
-        """Take one pilot's right away; `Transient` if the store does not answer: ask again."""
+        """Revoke one pilot; `Transient` if the store does not answer: repeat the call."""
         await self._mark(pilot.id, f"{by}: {reason}")
         now = self.clock.now()
         body = {"pilot": pilot.id, "by": by, "reason": reason}
@@ -53,7 +53,7 @@ class PilotRevocations:
         await update_pilot(self.pilots, name, changed, unsure=unsure)
 
     async def look(self, back: int) -> None:
-        """Hear of what was revoked elsewhere in the last milliseconds."""
+        """Read the revocations by other servers in the last `back` milliseconds."""
         records = await self.store.find_records(kind=KIND, since=self.clock.now() - back, limit=MOST)
         for record in records:
             self._heard(str(record.body["pilot"]))
@@ -64,7 +64,7 @@ class PilotRevocations:
             self.hang_up(pilot)
 
     async def run(self) -> None:
-        """Listen for the other servers until cancelled. A server that starts, or could not ask for a while, hears of all whose tokens may still be good."""
+        """Poll for revocations by other servers until cancelled. After a start or an outage, all pilots whose tokens may still be valid are read."""
         whole = self.token_seconds * 1000 + DIFFER
         back = whole
         while True:

@@ -17,9 +17,9 @@ from forestay.services.shared.document_update import update_document
 
 NAME = KIND = "reconcilers"
 EVERY = 20.0
-"""Seconds between two words of one reconciler."""
+"""Seconds between two reports of one reconciler."""
 SILENT = 90
-"""Seconds after which a reconciler is taken for gone. By two machines' clocks, which is good enough to tell a person and for nothing else."""
+"""Seconds after which a reconciler counts as gone. This compares two machines' clocks, which is good enough for display and nothing else."""
 FORGET = 900
 
 
@@ -47,7 +47,7 @@ class ReconcilerRegistry:
     troubled: Callable[[str], None] = lambda _: None
 
     async def note(self) -> None:
-        """Write our line. `Transient` if the store did not take it."""
+        """Write our line. `Transient` if the store did not accept it."""
 
         def written(stored: StoredDocument | None) -> tuple[Document, None]:
             now = self.clock.now()
@@ -59,7 +59,7 @@ class ReconcilerRegistry:
         await update_document(self.documents, NAME, written, unsure="the reconciler's report could not be stored")
 
     async def run(self) -> None:
-        """Note every so often, until cancelled. A store that is away makes us silent, and no more."""
+        """Report periodically, until cancelled. An outage of the store only makes us silent."""
         while True:
             try:
                 await self.note()
@@ -69,7 +69,7 @@ class ReconcilerRegistry:
 
 
 async def reconcilers_known(documents: DocumentStore) -> Sequence[ReconcilerReport]:
-    """What reconcilers said last, the newest word first."""
+    """The last report of each reconciler, newest first."""
     stored = (await documents.get([NAME])).get(NAME)
     body: Mapping[str, Any] = stored.document.body if stored is not None else {}
     words = [ReconcilerReport(name, line["version"], line["at"]) for name, line in body.items()]

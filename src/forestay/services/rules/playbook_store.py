@@ -1,7 +1,7 @@
 """Stores playbooks by name, for the rules of all rule sets: each content is a version that is kept, and the name refers to the newest.
 
-What a rule concludes by a name is looked up when it decides, at most half a second old, and the decision has the steps themselves: what is changed
-afterwards changes nothing that was decided before.
+A playbook that a rule concludes by name is looked up when the rule decides, at most half a second old, and the decision contains the steps themselves: later
+changes do not affect earlier decisions.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from forestay.services.shared.versioned_documents import ListedVersion, Versione
 
 KIND = "playbook"
 MAX_PLAYBOOK = 128 * 1024
-"""Bytes of a playbook's plain form as JSON; with the decision that takes it over."""
+"""The most bytes of a playbook's plain form as JSON, including the decision that contains it."""
 FRESH = 0.5
-"""Seconds for which a name that was looked up is believed."""
+"""Seconds for which a looked-up name is cached."""
 MOST_READ = 10_000
-"""Conclusions in place that are remembered."""
+"""The most conclusions in place that are cached."""
 IN_PLACE = "in-place"
 """The name of a playbook whose steps are written into a rule."""
 
 
 class StoredPlaybook(NamedTuple):
-    """A playbook as it is kept."""
+    """A playbook as stored."""
 
     playbook: Playbook
     version: str
     by: str
     at: int
     versions: tuple[ListedVersion, ...] = ()
-    """The newest first; only of the newest version itself."""
+    """Newest first; only set in the newest version itself."""
 
 
 @dataclass(slots=True)
@@ -61,14 +61,14 @@ class PlaybookStore:
     flows: FlowStore
     clock: Clock
     retry_policies: Container[str] | None = None
-    """The names of the retry_policies that there are; None: any name is taken to be one."""
+    """The names of the existing retry policies; None: any name is accepted."""
     monotonic: Callable[[], float] = time.monotonic
     _seen: dict[tuple[str, str], tuple[float, StoredPlaybook | None]] = field(default_factory=dict)
     _read: dict[tuple[int, ExceptionType], tuple[Conclusion, Playbook | str]] = field(default_factory=dict)
-    """What rules conclude in place, read and checked once; by the identity of the conclusion, which is kept beside it and so stays its own."""
+    """Conclusions in place, read and checked once; by the identity of the conclusion, which is kept beside it and so remains unique."""
 
     async def problems(self, tenant: str, playbook: Playbook, kind: ExceptionType | None = None) -> list[FlowProblem]:
-        """Everything that is wrong with a playbook, the worklets and retry_policies that there are not included."""
+        """All problems of a playbook, including worklets and retry policies that do not exist."""
         known: set[str] = set()
         for worklet in (other_worklet for step in playbook.steps for other_worklet in worklets_of(step.do)):
             try:
@@ -79,7 +79,7 @@ class PlaybookStore:
         return check_playbook(playbook, kind, worklets=known, retry_policies=self.retry_policies)
 
     async def put(self, tenant: str, playbook: Playbook, *, by: str) -> StoredPlaybook:
-        """Keep a playbook that has passed its check; the same content again is the same version."""
+        """Store a checked playbook; the same content again is the same version."""
         text = orjson.dumps(playbook_as_plain(playbook)).decode()
         stored = await self._versioned.put(tenant, playbook.name, text, version=version_of(playbook), by=by)
         self._seen.pop((tenant, playbook.name), None)
@@ -90,7 +90,7 @@ class PlaybookStore:
         return VersionedDocuments(self.documents, self.clock, KIND, MAX_PLAYBOOK)
 
     async def get(self, tenant: str, name: str, version: str = "") -> StoredPlaybook:
-        """A playbook at its newest version or at another one; `NotFound`."""
+        """A playbook at its newest or a given version; `NotFound`."""
         return _kept(await self._versioned.get(tenant, name, version))
 
     async def all(self, tenant: str) -> Sequence[StoredPlaybook]:
@@ -98,7 +98,7 @@ class PlaybookStore:
         return [_kept(stored) for stored in await self._versioned.all(tenant)]
 
     async def concluded(self, tenant: str, conclusion: Conclusion | None, kind: ExceptionType) -> Playbook | str:
-        """The playbook that a rule concludes, by its name or by its steps; or in words why it cannot be carried out. `Transient` if the store does not answer."""
+        """The playbook that a rule concludes, by its name or by its steps; or a text why it cannot be carried out. `Transient` if the store does not answer."""
         if conclusion is None:
             return concluded_in_place(None, kind)
         if not conclusion.playbook:
@@ -132,7 +132,7 @@ class PlaybookStore:
 def concluded_in_place(
     conclusion: Conclusion | None, kind: ExceptionType, retry_policies: Container[str] | None = None
 ) -> Playbook | str:
-    """The playbook whose steps are written into a rule, or in words why it cannot be carried out."""
+    """The playbook whose steps are written into a rule, or a text why it cannot be carried out."""
     if conclusion is None or not conclusion.steps:
         return f"the playbook {conclusion.playbook if conclusion else ''!r} is not known here; write its steps into the rule"
     try:

@@ -1,6 +1,6 @@
 """The rule sets that a replay evaluates, and their decisions about an incident.
 
-Rules are evaluated once for each group of incidents between which the asked rules cannot tell; `DecisionGroups` says for how many that was.
+Rules are evaluated once for each group of incidents that the evaluated rules cannot distinguish; `DecisionGroups` counts these.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _TASK = "exception.task"
 
 
 class _Asked(NamedTuple):
-    """The sets that are asked about the incidents of one flow, and what their rules read."""
+    """The sets that are evaluated for the incidents of one flow, and the fields that their rules read."""
 
     indexes: tuple[RuleSetIndex, ...]
     read: FieldsRead
 
 
 class _Found(NamedTuple):
-    """What the rules came to."""
+    """The result of evaluating the rules."""
 
     answer: Answer | None
     """None: no rule concludes."""
@@ -43,7 +43,7 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class ReplayedSets:
-    """The sets of a tenant with the candidate in its place; each is made ready when it is first asked."""
+    """The sets of a tenant, with the candidate replacing its set; each is prepared when it is first evaluated."""
 
     cache: RuleCache
     conditions: Conditions
@@ -52,13 +52,13 @@ class ReplayedSets:
     others: Mapping[RuleSetId, RuleSet]
     groups: DecisionGroups[_Found] = field(default_factory=DecisionGroups)
     named: dict[tuple[str, ExceptionType], Conclusion] = field(default_factory=dict)
-    """What was concluded by the names of playbooks, with their steps."""
+    """Conclusions by names of playbooks, with their steps."""
     _ready: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
     _for: dict[str, _Asked] = field(default_factory=dict)
     _shared: RuleSetIndex | None = None
 
     def read(self) -> FieldsRead:
-        """What the rules of all sets read."""
+        """The fields that the rules of all sets read."""
         rule_sets = [self.candidate, *self.others.values()]
         return fields_read(tree for rule_set in rule_sets for tree in rule_set.trees.values())
 
@@ -67,7 +67,7 @@ class ReplayedSets:
         return frozenset(self.read().values) | FIELDS_OF_ATTEMPT | FIELDS_OF_DEFAULT | {_TASK}
 
     async def decide(self, incident: Incident, facts: Mapping[str, object], flow: str, then: Answer) -> Answer:
-        """What the rules decide about an incident, and the default policy where no rule concludes."""
+        """The decision of the rules on an incident, or of the default policy where no rule concludes."""
         asked = self._for.get(flow) or await self._asked(flow)
         group: Hashable = None
         if not self.groups.alone:
@@ -81,7 +81,7 @@ class ReplayedSets:
     async def _evaluated(
         self, asked: _Asked, kind: ExceptionType, facts: Mapping[str, object], flow: str
     ) -> Answer | None:
-        """What the rules come to; None where no rule concludes."""
+        """The decision of the rules; None where no rule concludes."""
         context, _ = read_context({**facts, "run.flow": flow} if flow else facts)
         ruling = decide_quickly(asked.indexes, kind, str(context[_TASK]), context, self.conditions.over(context))
         if ruling.by is None:
@@ -92,7 +92,7 @@ class ReplayedSets:
         return answer_of_ruling(ruling, conclusion)
 
     async def _steps_of(self, conclusion: Conclusion, kind: ExceptionType) -> Conclusion:
-        """A conclusion with the steps that its playbook has now; without any where there is no such playbook, or it does not fit."""
+        """A conclusion with the present steps of its playbook; without steps where there is no such playbook, or it does not fit."""
         key = (conclusion.playbook, kind)
         if key not in self.named:
             self.named[key] = conclusion
@@ -103,7 +103,7 @@ class ReplayedSets:
         return self.named[key]
 
     async def _asked(self, flow: str) -> _Asked:
-        """As `RuleCache` asks them: the flow's, the domain's, the packs'."""
+        """The sets in the order of `RuleCache`: the flow's, the domain's, the packs'."""
         tenant = self.candidate.id.tenant
         if self._shared is None:
             packs = sorted(

@@ -11,7 +11,7 @@ from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStor
 from forestay.ports.jobs.job_store import JobStore
 
 MOST = 100
-"""Incidents that are counted, the newest."""
+"""The most incidents that are counted, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class RetryRecords:
     store: JobStore
 
     async def of(self, status: IncidentStatus) -> RetryRecord | None:
-        """The record of an incident's error at its site, itself included; None: it has no fingerprint, or it cannot be counted now. It never raises: what is only shown must not hide the rest."""
+        """The record of an incident's error at its site, itself included; None: it has no fingerprint, or it cannot be counted now. Never raises: a mere display must not hide the rest."""
         if not status.fingerprint:
             return None
         query = IncidentQuery(
             tenant=status.tenant,
             kind=status.kind.value,
             fingerprint=status.fingerprint,
-            # Where nobody knows the site, all count.
+            # Where the site is unknown, the incidents of all sites count.
             site=status.site or None,
         )
         try:

@@ -1,7 +1,7 @@
 """A copy of all rules, at most half a second old, and the decisions made with it.
 
-Whoever evaluates rules has one. It reads one small document a few times a second; a version that it does not have is read as what it
-changed, its conditions are compiled, and then the set is put in the place of the old one: nobody who walks waits for anything.
+Every process that evaluates rules has one. It reads one small document a few times a second; the changes of a new version are read,
+its conditions are compiled, and then the new set replaces the old one: evaluations never wait.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from forestay.services.rules.rule_store import RuleStore, heads_in
 DOMAIN = "site"
 """The name of a domain's own rule set."""
 THOROUGH = 75
-"""Every so many looks all heads are searched for: one whose writer died before it set the mark is found so."""
+"""After this many refreshes all heads are searched: this finds one whose writer died before it set the mark."""
 COMPILED_AT_ONCE = 4
-"""Conditions that are compiled between two turns of the loop, which takes about a millisecond."""
+"""Conditions that are compiled between two turns of the event loop, which takes about a millisecond."""
 FEW = 100
-"""Up to so many versions are taken over one by one."""
+"""Up to this many versions are applied one by one."""
 MANY = 1_000
 _EMPTY = RuleTree()
 
@@ -67,10 +67,10 @@ class RuleCache:
     monotonic: Callable[[], float] = time.monotonic
     looks: int = 0
     taken_over: int = 0
-    """Counts the versions that the copy has taken over: whoever waits for new rules looks at it."""
+    """Counts the versions that the copy has applied, for callers that wait for new rules."""
     _sets: dict[RuleSetId, IndexedSet] = field(default_factory=dict)
     _set_indexes: dict[tuple[str, str | None], RuleSetIndex] = field(default_factory=dict)
-    """By tenant and flow, the flow's own set; by tenant and no flow, the domain's set and the packs, which every flow asks."""
+    """By tenant and flow, the flow's own set; by tenant and no flow, the domain's set and the packs, which apply to every flow."""
     _unreadable: dict[RuleSetId, str] = field(default_factory=dict)
     """Sets whose newest version cannot be read, and why."""
     _mark: DocumentVersion | None = None
@@ -79,18 +79,18 @@ class RuleCache:
 
     @property
     def age(self) -> float:
-        """Seconds since the store last said that this is all; infinite before it did."""
+        """Seconds since the copy was last known to be complete; infinite before that."""
         return float("inf") if self._fresh is None else self.monotonic() - self._fresh
 
     async def run(self) -> None:
-        """Keep the copy fresh. While the store does not answer, the rules stay as they were known."""
+        """Keep the copy fresh. While the store does not answer, the last known rules apply."""
         while True:
             with suppress(PortError):
                 await self.refresh()
             await asyncio.sleep(self.every)
 
     async def refresh(self) -> None:
-        """Take over what has changed since the last time."""
+        """Apply the changes since the last time."""
         async with self._reading:
             began = self.monotonic()
             mark = await self.rules.mark()
@@ -110,7 +110,7 @@ class RuleCache:
             self._fresh = began
 
     async def _take_over_or_note(self, name: RuleSetId, number: int) -> None:
-        """A set that cannot be read concerns those alone who are decided for by it: the others get their rules all the same."""
+        """Apply a version, or note why it cannot be read: an unreadable set affects only the decisions that use it."""
         try:
             await self._take_over(name, number)
             self._unreadable.pop(name, None)
@@ -128,7 +128,7 @@ class RuleCache:
             for key, index in ready.indexes.items():
                 await _beside(set_index.learn(name, key, index))
             if len(later) >= MANY:
-                # They stay: looking through them for garbage again and again would hold everyone up for a tenth of a second.
+                # The rules are long-lived: scanning them in every garbage collection would block the process for a tenth of a second.
                 gc.freeze()
         else:
             ready, later = known, known.rule_set
@@ -145,7 +145,7 @@ class RuleCache:
             set_index.seat(sorted(seated, key=lambda indexed_set: asked_at(indexed_set.rule_set.id)))
 
     async def indexed(self, rule_set: RuleSet) -> IndexedSet:
-        """Any set made ready to be walked, bit by bit; it is not kept here."""
+        """Prepare any set for evaluation, in slices; it is not kept in the copy."""
         ready = IndexedSet(RuleSet(rule_set.id), self._compiles)
         for key, tree in rule_set.trees.items():
             ready.indexes[key] = await self._built(tree)
@@ -178,7 +178,7 @@ class RuleCache:
         }
         for key, index in built.items():
             await _beside(set_index.learn(later.id, key, index))
-        # From here on nothing is waited for: nobody decides by one tree of before and another of after.
+        # No await from here on: no decision must mix old and new trees.
         for key, mine in by_key.items():
             if key not in later.trees:
                 known.indexes.pop(key, None)
@@ -200,7 +200,7 @@ class RuleCache:
         return not self.conditions.compile(text)
 
     def known(self, rule_set: RuleSetId) -> RuleSet:
-        """A set as the copy has it; the empty one where it has none."""
+        """A set in the copy; an empty one where there is none."""
         known = self._sets.get(rule_set)
         return known.rule_set if known is not None else RuleSet(rule_set)
 
@@ -211,7 +211,7 @@ class RuleCache:
         )
 
     def sets_for(self, tenant: str, flow: str) -> tuple[RuleSet, ...]:
-        """The sets that are asked about an exception of a flow: the flow's, the domain's, the packs'. `flow` is its name."""
+        """The sets that are evaluated for an exception of a flow: the flow's, the domain's, the packs'. `flow` is its name."""
         return tuple(indexed_set.rule_set for indexed_set in self._asked(tenant, flow))
 
     def _asked(self, tenant: str, flow: str) -> tuple[IndexedSet, ...]:
@@ -222,12 +222,12 @@ class RuleCache:
         return [index for index in indexes if index is not None]
 
     def has_tree(self, tenant: str, flow: str, type_: ExceptionType, task: str, *, own: bool = False) -> bool:
-        """Whether an exception would be asked of any tree at all; with ``own``, of one that is for this very task."""
+        """Whether any tree would be evaluated for an exception; with ``own``, a tree for this task itself."""
         keys = (TreeKey(type_, task),) if own else keys_for(type_, task)
         return any(key in indexed_set.indexes for indexed_set in self._asked(tenant, flow) for key in keys)
 
     def decide(self, tenant: str, flow: str, type_: ExceptionType, task: str, context: Context) -> Rulings:
-        """What the rules say to an exception. `Transient` while nothing is known yet, `Permanent` if a set that is asked cannot be read: nobody decides by half of the rules."""
+        """The decision of the rules on an exception. `Transient` before the first refresh, `Permanent` if one of the sets cannot be read: part of the rules must not decide."""
         if self._fresh is None:
             raise Transient("the rules are not loaded yet")
         for name, why in self._unreadable.items():
@@ -244,18 +244,18 @@ class RuleCache:
 
 
 def _seat_of(name: RuleSetId) -> tuple[str, str | None]:
-    """The panel of a set."""
+    """The index to which a set belongs."""
     return name.tenant, name.name if name.level is RuleSetLevel.FLOW else None
 
 
 async def _beside(steps: Iterator[None]) -> None:
-    """Bit by bit, beside what else there is to do."""
+    """Do work in slices, so that other tasks run in between."""
     for _ in steps:
         await asyncio.sleep(0)
 
 
 def rulings(sets: Sequence[RuleSet], type_: ExceptionType, task: str, evaluate: Evaluate) -> Rulings:
-    """What any sets say, for instance those of another version: as they act, and with their shadows where that is another thing."""
+    """The decisions of any sets, for instance of another version: of the active rules, and including shadow rules where that differs."""
     active = decide(sets, type_, task, evaluate)
     return Rulings(active, _differing(active, decide(sets, type_, task, evaluate, shadow=True)))
 

@@ -1,7 +1,7 @@
 """Changes rules: adds a rule for its reference incident, promotes it, removes it, or restores an older version.
 
-A rule is written for a run that is there: its condition must be true on that reference incident. Every earlier reference incident is asked again
-before the rule is kept; one that would then be answered otherwise is shown, and the rule is refused unless that is confirmed (P1-33).
+A rule is written for an existing incident: its condition must be true on that reference incident. Every earlier reference incident is evaluated again
+before the rule is stored; those with a changed result are shown, and the rule is refused unless that is confirmed (P1-33).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from forestay.services.shared.recent import Recent
 
 TRIES = 5
 KNOWN_CONTEXTS = 20_000
-"""Reference incidents whose contexts are remembered."""
-"""How often a change is made anew when somebody else changed the set meanwhile."""
+"""The most reference incidents whose contexts are cached."""
+"""How often a change is repeated when somebody else changed the set meanwhile."""
 LONGEST_WORDS = 2_000
 
 
@@ -67,12 +67,12 @@ class RuleDraft(NamedTuple):
     reference_incident: str
     """The incident for which it is written."""
     context: Mapping[str, object]
-    """What was known of that incident."""
+    """The context of that incident."""
     description: str = ""
 
 
 class Overturned(NamedTuple):
-    """An earlier reference incident that would be answered otherwise."""
+    """An earlier reference incident whose result would change."""
 
     reference_incident: str
     rule: str
@@ -83,24 +83,24 @@ class Overturned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """The set was changed: this is its new version."""
+    """The new version of a changed set."""
 
     version: RuleSetVersion
     rule: str = ""
     overturned: tuple[Overturned, ...] = ()
     applied: tuple[AppliedRule, ...] = ()
-    """Of a file of rules: what became of each."""
+    """For a file of rules: the outcome of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotEdited:
-    """Nothing was changed; everything that is in the way."""
+    """Nothing was changed; lists all reasons."""
 
     reasons: tuple[str, ...]
     problems: tuple[ConditionProblem, ...] = ()
-    """Of the condition's text, with their places."""
+    """Problems of the condition's text, with their positions."""
     overturned: tuple[Overturned, ...] = ()
-    """Confirm these, and it is done all the same."""
+    """If these are confirmed, the change is made."""
 
 
 class NextRuleSet(NamedTuple):
@@ -127,11 +127,11 @@ class RuleEditor:
     clock: Clock
     new_id: Callable[[], str]
     playbooks: PlaybookStore | None = None
-    """Those that rules may conclude by their names; None: any name is taken to be one."""
+    """The playbooks that rules may conclude by name; None: any name is accepted."""
     _contexts: Recent[tuple[str, str], Context] = field(default_factory=lambda: Recent(KNOWN_CONTEXTS))
 
     async def add(self, draft: RuleDraft, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
-        """Add a rule as a shadow."""
+        """Add a rule in shadow mode."""
         context, reasons, problems = await self._check(draft)
         if reasons or problems:
             return NotEdited(reasons, problems)
@@ -170,9 +170,9 @@ class RuleEditor:
         confirmed: bool = False,
         dry_run: bool = False,
     ) -> Edited | NotEdited:
-        """Make the set have the rules of a file, by their names, in one version; nothing is stored where nothing differs.
+        """Apply the rules of a file to the set, by their names, in one version; nothing is stored where nothing differs.
 
-        What is new or changed is added as a shadow. With `prune`, rules that came from a file and are not among these are removed.
+        New and changed rules are added in shadow mode. With `prune`, rules that came from a file and are not among these are removed.
         """
         declared: list[DeclaredRule] = []
         wrong: list[str] = []
@@ -206,7 +206,7 @@ class RuleEditor:
                 self.clock.now(),
                 "applied from a file",
             )
-            # A rule that the file changes or removes no longer has to answer its old example.
+            # A rule that the file changes or removes no longer has to answer its old reference incident.
             own = {
                 rule.reference_incident
                 for tree in current.trees.values()
@@ -229,7 +229,7 @@ class RuleEditor:
         return await self._stored(rule_set, edited)
 
     async def _check(self, draft: RuleDraft) -> tuple[Context, tuple[str, ...], tuple[ConditionProblem, ...]]:
-        """What is known of the reference incident; everything that is wrong with the rule, and with the text of its condition."""
+        """The context of the reference incident, and all problems of the rule and of its condition's text."""
         context, wrong = read_context(draft.context)
         reasons = [*(f"context: {problem}" for problem in wrong), *check_conclusion(draft.conclusion, draft.type)]
         if self.playbooks is not None and not reasons:
@@ -267,9 +267,9 @@ class RuleEditor:
         replayed: Mapping[str, object] | None = None,
         expected: int | None = None,
     ) -> Edited | NotEdited:
-        """Let a rule act, or make it a shadow again. It must then really answer its own reference incident.
+        """Activate a rule, or return it to shadow mode. An active rule must answer its own reference incident.
 
-        `replayed` is kept with the version: what a replay of the set at version `expected` came to. `Conflict` if the set has moved on since.
+        `replayed`, the result of a replay of the set at version `expected`, is stored with the version. `Conflict` if the set has changed since.
         """
         kept = await self._reference_incident_of(rule_set, rule)
 
@@ -297,7 +297,7 @@ class RuleEditor:
         return await self._change(rule_set, made, by=by, note=f"{rule} is {to}", confirmed=True, replayed=replayed)
 
     async def remove(self, rule_set: RuleSetId, rule: str, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
-        """Take a rule away that nothing refines."""
+        """Remove a rule that no other rule refines."""
 
         def made(current: RuleSet) -> NextRuleSet | NotEdited:
             pair = current.find(rule)
@@ -312,7 +312,7 @@ class RuleEditor:
         return await self._change(rule_set, made, by=by, note=f"{rule} removed", confirmed=confirmed)
 
     async def roll_back(self, rule_set: RuleSetId, to: int, *, by: str) -> Edited | NotEdited:
-        """Make everything as it was in an older version, by a new one."""
+        """Restore the content of an older version, as a new version."""
         old = await self.rules.load(rule_set, to)
 
         async def edited(current: RuleSet) -> Edited | NotEdited:
@@ -322,7 +322,7 @@ class RuleEditor:
         return await self._stored(rule_set, edited)
 
     async def diff(self, rule_set: RuleSetId, old: int, new: int | None = None) -> tuple[RuleChange, ...]:
-        """What differs between two versions, the newest unless named."""
+        """The differences between two versions, the newest unless given."""
         return diff(await self.rules.load(rule_set, old), await self.rules.load(rule_set, new))
 
     async def _change(
@@ -351,7 +351,7 @@ class RuleEditor:
     async def _stored(
         self, rule_set: RuleSetId, edit: Callable[[RuleSet], Awaitable[Edited | NotEdited]]
     ) -> Edited | NotEdited:
-        """Store the version that an edit makes of the newest one; whoever is overtaken edits anew."""
+        """Store the version that an edit makes of the newest one; after a conflict the edit is repeated."""
         for _ in range(TRIES):
             current = await self.rules.load(rule_set)
             edited = await edit(current)
@@ -363,11 +363,11 @@ class RuleEditor:
         raise Conflict(f"{rule_set} is being changed by others; try again")
 
     async def _overturned(self, old: RuleSet, later: NextRuleSet, added: str) -> tuple[Overturned, ...]:
-        """The reference incidents of every changed tree that would come to something else, the shadows counted."""
+        """The reference incidents of every changed tree whose result would change, including shadow rules."""
         overturned: list[Overturned] = []
         for key in dict.fromkeys(change.key for change in later.changes):
             before, after = old.tree(key), later.rule_set.tree(key)
-            # In a thread: with very many rules even to go through them would hold up the others.
+            # In a thread: with very many rules even iterating over them would block other requests.
             written = await asyncio.to_thread(_written_for, before)
             contexts = await self._read(old.id.tenant, list(written))
             overturned += await asyncio.to_thread(self._compare, before, after, written, contexts, added)
@@ -403,7 +403,7 @@ class RuleEditor:
 
 
 def check_conclusion(conclusion: Conclusion, type_: ExceptionType) -> tuple[str, ...]:
-    """Everything that is wrong with what a rule concludes."""
+    """All problems of a rule's conclusion."""
     if conclusion.empty:
         return ("a rule needs a conclusion: a playbook or at least one step",)
     if conclusion.playbook and conclusion.steps:

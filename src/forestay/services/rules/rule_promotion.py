@@ -25,7 +25,7 @@ class NotPromoted:
 
     reasons: tuple[str, ...]
     examples: tuple[str, ...]
-    """Incidents on which the rule would be wrong."""
+    """Incidents on which the rule would decide wrongly."""
     summary: Summary
 
 
@@ -47,11 +47,11 @@ class RulePromotion:
         about_to: Callable[[Summary], Awaitable[None]],
         progress: Progress = lambda _: None,
     ) -> Edited | NotEdited | NotPromoted:
-        """Replay, judge, and promote. `about_to` is told the summary before the rule acts: if it raises, nothing is done."""
+        """Replay, judge, and promote. `about_to` is called with the summary before the rule is activated: if it raises, nothing is done."""
         done = await self.replaying.replay(ReplayRequest(rule_set, promoted=rule, shown=0), progress)
         if isinstance(done, NotReplayed):
             return NotEdited(done.reasons, done.problems)
-        # Refinements beneath it act only through it, so what they would do wrong is done by this promotion.
+        # Refinements beneath it act only through it, so this promotion is responsible for their wrong decisions.
         names = [f"{rule_set}#{name}" for name in beneath(await self.edit.rules.load(rule_set, done.version), rule)]
         wrong = wrong_in(done.report, names)
         tallies = [tally for name in names if (tally := done.report.rules.get(name)) is not None]
@@ -68,7 +68,7 @@ class RulePromotion:
 
 
 def _summary(done: Replayed, tallies: list[RuleTally], reason: str) -> dict[str, Any]:
-    """What is kept with the version: the totals, and those of the rule itself."""
+    """The summary stored with the version: the totals, and those of the rule itself."""
     own: dict[str, Any] = {}
     for tally in map(tally_shown, tallies):
         for name, value in tally.items():

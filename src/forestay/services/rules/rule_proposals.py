@@ -1,7 +1,8 @@
 """Proposes rules: from what recovered past failures, and from what people did by hand. Each proposal is replayed over all incidents before it is shown,
 and none acts by itself.
 
-Two passes over the incidents: the first counts what helped (`domain.rules.proposal`), the second replays the proposals, each as if it alone answered what its condition is true of.
+Two passes over the incidents: the first counts what helped (`domain.rules.proposal`), the second replays the proposals, each as if it alone answered the
+incidents that match its condition.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from forestay.services.shared.document_update import update_document
 KIND = "dismissed-proposals"
 MOST_DISMISSED = 500
 MOST = 20
-"""Proposals that are replayed and shown; those with the most support."""
+"""The most proposals that are replayed and shown; those with the most support."""
 
 
 def _name(rule_set: RuleSetId) -> str:
@@ -32,7 +33,7 @@ def _name(rule_set: RuleSetId) -> str:
 
 
 class Proposed(NamedTuple):
-    """A proposal, and what its replay came to."""
+    """A proposal, and the result of its replay."""
 
     proposal: Proposal
     report: Replay
@@ -40,7 +41,7 @@ class Proposed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundProposals:
-    """What is proposed, and over how many incidents it was looked for."""
+    """The proposals, and the number of incidents that were searched."""
 
     question: ReplayRequest
     proposals: tuple[Proposed, ...]
@@ -55,16 +56,16 @@ class RuleProposals:
     replaying: RuleReplay
     documents: DocumentStore
     quiet: Callable[[str, Mapping[str, int]], Awaitable[frozenset[str]]]
-    """Of the errors of a tenant, each with when it last happened, those that may wait or are resolved: nothing is proposed for them."""
+    """The errors of a tenant, among those given with their last time, that are snoozed or resolved: nothing is proposed for them."""
 
     async def dismissed(self, rule_set: RuleSetId) -> frozenset[str]:
-        """Proposals of a set that somebody did not want."""
+        """The dismissed proposals of a set."""
         name = _name(rule_set)
         stored = (await self.documents.get([name])).get(name)
         return frozenset(stored.document.body) if stored is not None else frozenset()
 
     async def dismiss(self, rule_set: RuleSetId, proposal: str, *, by: str, why: str) -> None:
-        """Do not offer it any more. Of very many the oldest are forgotten."""
+        """Do not offer a proposal again. If there are very many, the oldest are forgotten."""
         name, at = _name(rule_set), self.replaying.clock.now()
 
         def changed(stored: StoredDocument | None) -> tuple[Document, None]:
@@ -127,7 +128,7 @@ class RuleProposals:
         return FoundProposals(question, kept, looked, whole)
 
     async def _is_new(self, rule_set: RuleSet, proposal: Proposal) -> bool:
-        """Whether the set does not say so already, its shadows included; and the condition stands the test of any text from outside."""
+        """Whether the set, including its shadow rules, does not have such a rule already, and the condition passes the sandbox."""
         conclusion = Conclusion(steps=proposal.steps)
         if check_conclusion(conclusion, proposal.type):
             return False

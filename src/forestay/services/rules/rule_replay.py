@@ -1,7 +1,7 @@
 """Evaluates rules on recorded incidents: those of a rule set at some version, with one rule promoted, or with drafts that are not yet added.
 
-The incidents are read from the newest back, page by page, since what came of one is told by what its job did later (`domain.rules.incident_outcome`). Of each job one small value is remembered on
-the way, and nothing of the incidents. The rules are evaluated once for each group of incidents between which they cannot tell (`domain.rules.decision_groups`). The work is done in slices of a few milliseconds, so that a server goes on answering meanwhile; one replay at a time in a process.
+The incidents are read from the newest back, page by page, since the outcome of an incident depends on what its job did later (`domain.rules.incident_outcome`). One small value for each job is kept in
+memory, and nothing of the incidents. The rules are evaluated once for each group of incidents that they cannot distinguish (`domain.rules.decision_groups`). The work is done in slices of a few milliseconds, so that a server continues to answer; one replay at a time in a process.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ from forestay.services.rules.rule_store import RuleStore
 
 T = TypeVar("T")
 PAGE = 200
-"""Statuses that are found at once."""
+"""Statuses of one search."""
 BUNCH = 100
-"""Incidents that are read at once, with their decisions and jobs: to take in each kind takes a few milliseconds."""
+"""Incidents that are read at once, with their decisions and jobs: decoding each kind takes a few milliseconds."""
 SLICE = 0.002
-"""Seconds of work between two turns of the loop."""
+"""Seconds of work between two turns of the event loop."""
 MOST = 1_000_000
-"""Incidents of one replay, unless fewer are asked for; the newest are taken."""
+"""The most incidents of one replay, unless fewer are requested; the newest are used."""
 MOST_ALLOWED = 1_000_000
 MOST_PROPOSED_FROM = 100_000
-"""Incidents that proposals are looked for in, unless more are asked for; they are read whole, and twice."""
+"""The most incidents that are searched for proposals, unless more are requested; they are read completely, and twice."""
 MOST_DRAFTS = 50
 
 
@@ -72,46 +72,46 @@ class ReplayRequest(NamedTuple):
 
     rule_set: RuleSetId
     version: int | None = None
-    """None: the newest."""
+    """None: the newest version."""
     acting: bool = False
-    """Only the rules that act count; else its shadows do too, as if they were promoted."""
+    """Only active rules count; else shadow rules do too, as if they were promoted."""
     promoted: str | None = None
     """This rule alone is taken as promoted; implies `acting`."""
     drafts: Sequence[RuleDraft] = ()
-    """Rules that nobody has added yet. They act."""
+    """Rules that have not been added yet. They act."""
     since: int | None = None
     until: int | None = None
     most: int = MOST
     shown: int = 100
     fingerprint: str | None = None
-    """Only the failures of this error; of what came of them the job alone tells then, not its later failures of other errors."""
+    """Only the failures of this error; their outcomes then come from the job alone, not from its later failures of other errors."""
     grouped: bool = True
-    """Evaluate the rules once for each group of incidents between which they cannot tell; the verdicts are the same."""
+    """Evaluate the rules once for each group of incidents that they cannot distinguish; the verdicts are the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotReplayed:
-    """It cannot be done; everything that is in the way."""
+    """The replay is impossible; lists all reasons."""
 
     reasons: tuple[str, ...]
     problems: tuple[ConditionProblem, ...] = ()
-    """Of a draft's condition, with their places."""
+    """Problems of a draft's condition, with their positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The report, and what it is about."""
+    """The report of a replay, and its subject."""
 
     question: ReplayRequest
     version: int
-    """Of the set that was replayed."""
+    """The version of the replayed set."""
     report: Replay
     drafts: tuple[str, ...] = ()
-    """The names that the drafts have in the report, in their order."""
+    """The names of the drafts in the report, in their order."""
     whole: bool = True
-    """Every incident of the time was looked at; else only the newest."""
+    """Whether every incident of the period was read; else only the newest."""
     evaluated: int = 0
-    """Incidents on which the rules were evaluated; all others are, in everything that the rules read, like one of these."""
+    """The number of incidents on which the rules were evaluated; all others equal one of these in everything that the rules read."""
     read: tuple[str, ...] = ()
     """The fields that the rules read."""
 
@@ -121,7 +121,7 @@ class Replayed:
 
 
 class ReplayedIncident(NamedTuple):
-    """One incident as a replay meets it."""
+    """One incident in a replay."""
 
     incident: Incident
     facts: Mapping[str, object]
@@ -151,22 +151,22 @@ class RuleReplay:
     clock: Clock
     policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
     playbooks: PlaybookStore | None = None
-    """Those that rules conclude by their names."""
+    """The playbooks that rules conclude by name."""
     waiting: int = 0
-    """Replays that run or wait for the one that does."""
+    """The number of replays that run, or wait for the running one."""
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def count(self, question: ReplayRequest) -> int:
-        """How many incidents there are to be looked at; up to a second old."""
+        """The number of incidents to read; up to a second old."""
         query = IncidentQuery(tenant=question.rule_set.tenant, since=question.since, until=question.until)
         return min(question.most, sum((await self.incidents.count(query, by="kind")).values()))
 
     async def replay(self, question: ReplayRequest, progress: Progress = lambda _: None) -> Replayed | NotReplayed:
-        """Run the rules over the incidents. `NotFound` for a version or a rule that is not there."""
+        """Run the rules over the incidents. `NotFound` for a version or a rule that does not exist."""
         return await self.alone(lambda: self._replay(question, progress))
 
     async def alone(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something that reads all incidents while nobody else in this process does."""
+        """Do work that reads all incidents, one at a time in this process."""
         self.waiting += 1
         try:
             async with self._one:
@@ -211,9 +211,9 @@ class RuleReplay:
         progress: Progress = lambda _: None,
         wanted: frozenset[str] = ALL_FIELDS,
     ) -> bool:
-        """Hand every incident over, the newest first, each with what was decided and what came of it, and the wanted fields. Whether that was all.
+        """Pass every incident to `take`, newest first, each with its decision, its outcome and the wanted fields. Returns whether those were all.
 
-        Incidents after the time asked for are read too, where there is an end to it, since they tell what came of those before.
+        If the period has an end, incidents after it are read too, since they determine the outcomes of earlier ones.
         """
         tenant, flows = question.rule_set.tenant, dict[str, str]()
         later: dict[str, LaterAttempts] = {}
@@ -245,7 +245,7 @@ class RuleReplay:
     async def _read(
         self, query: IncidentQuery, later: dict[str, LaterAttempts]
     ) -> AsyncGenerator[tuple[Incident, Decision | None], None]:
-        """The incidents from the newest back. While one bunch is worked on, the next one is read."""
+        """The incidents from the newest back. While one batch is processed, the next one is read."""
         coming: asyncio.Task[_Bunch] | None = None
         try:
             async with aclosing(self._statuses(query)) as bunches:
@@ -272,7 +272,7 @@ class RuleReplay:
                 return
 
     async def _bunch(self, statuses: Sequence[IncidentStatus], later: dict[str, LaterAttempts]) -> _Bunch:
-        """Everything beside some statuses; the jobs of which nothing is known yet are remembered."""
+        """The incidents, decisions and jobs of some statuses; jobs that are not known yet are remembered."""
         incidents = await self.incidents.get_incidents([status.id for status in statuses])
         decisions = await self.incidents.get_decisions([_last(status) for status in statuses])
         new = list(dict.fromkeys(status.job for status in statuses if status.job and status.job not in later))
@@ -281,7 +281,7 @@ class RuleReplay:
             stored = jobs.get(name)
             later[name] = job_later(stored.document if stored is not None else None)
         return [
-            # A cause that was given later is what the last decision was made by, which is what is compared.
+            # The last decision, which is compared, was made by the cause that was assigned last.
             (as_judged(incidents[status.id], status), decisions.get(_last(status)))
             for status in statuses
             if status.id in incidents
@@ -292,7 +292,7 @@ class RuleReplay:
         return [rule_set for rule_set in self.cache.sets_of(candidate.tenant) if rule_set.id != candidate]
 
     async def _candidate(self, question: ReplayRequest) -> tuple[RuleSet, tuple[str, ...]] | NotReplayed:
-        """The set that is to be replayed."""
+        """The set to replay."""
         current = await self.rules.load(question.rule_set, question.version)
         if question.version is not None and current.version != question.version:
             raise NotFound(f"there is no version {question.version} of {question.rule_set}")
@@ -312,7 +312,7 @@ class RuleReplay:
         return RuleSet(made.id, current.version, made.trees), tuple(f"{made.id}#{name}" for name in names)
 
     async def _with_draft(self, current: RuleSet, draft: RuleDraft, name: str) -> RuleSet | NotReplayed:
-        """The set with one more rule, where its reference incident's walk ends. Its condition is tried in a process of its own first."""
+        """The set with one more rule, at the end of its reference incident's evaluation. Its condition is first tried in a process of its own."""
         context, wrong = read_context(draft.context)
         reasons = [
             *(f"{name}: context: {problem}" for problem in wrong),
@@ -355,7 +355,7 @@ def acting(rule_set: RuleSet) -> RuleSet:
 
 
 def beneath(rule_set: RuleSet, rule: str) -> frozenset[str]:
-    """A rule and everything that refines it: what can only be reached through it."""
+    """A rule and all its refinements, which can only be reached through it."""
     key, _ = found_at(rule_set, rule)
     rules = rule_set.tree(key).rules
     below, waiting = {rule}, [rules[rule].true_child]
@@ -368,14 +368,14 @@ def beneath(rule_set: RuleSet, rule: str) -> frozenset[str]:
 
 
 def _last(status: IncidentStatus) -> tuple[str, int]:
-    """The decision that stands: the last one."""
+    """The name of the valid decision: the last one."""
     return status.id, max(1, status.n)
 
 
 def _looked(
     incident: Incident, decision: Decision | None, later: dict[str, LaterAttempts], wanted: frozenset[str]
 ) -> ReplayedIncident:
-    """One incident with what came of it; the job's memory moves on to before it."""
+    """One incident with its outcome; the job's memory moves back to before it."""
     facts = told_by(incident, wanted)
     attempt = incident_attempt(facts)
     known = later.get(incident.job) if incident.job else None

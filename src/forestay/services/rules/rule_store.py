@@ -1,11 +1,11 @@
 """Stores rule sets: each version as its changes, written once; one head document for each set names the newest version.
 
-The law. A version is made by a create-only write under its number, so of two who change a set at once one gets the number. It is in
+A version is created by a create-only write under its number, so of two concurrent changes of a set one gets the number. It is in
 force when the head names it, by a version-checked write. A writer that dies between the two has changed nothing; the next one finds
-its version and moves the head on, so no number is ever given twice.
+its version and advances the head, so no number is ever used twice.
 
-One more document, the mark, names the versions of all sets. Whoever has a copy of the rules reads the mark alone, several times a second.
-Everything is kept in documents, so every store that keeps documents keeps rules.
+One more document, the mark, names the versions of all sets. Processes with a copy of the rules read only the mark, several times a second.
+Everything is stored in documents, so every document store can hold rules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERSION = "rules-version"
 REFERENCE_INCIDENT = "rules-reference-incident"
 MARK = "rules:mark"
 MOST_CHANGES = 5_000
-"""Rules that one version may change; a larger change is made in several."""
+"""The most rules that one version may change; a larger change is split."""
 AT_ONCE = 200
 
 
@@ -48,13 +48,13 @@ class RuleStore:
 
     documents: DocumentStore
     _known: dict[RuleSetId, RuleSet] = field(default_factory=dict)
-    """The newest version read of each set: the next is read as what it changed."""
+    """The newest version read of each set: only the changes of the next are read."""
 
     async def heads(self) -> Mapping[RuleSetId, int]:
         """The newest version of every set; up to a second old."""
         numbers: dict[RuleSetId, int] = {}
         for stored in await self.documents.find(HEAD):
-            # The name of a head says whose it is, whatever became of what stands in it.
+            # The name of a head identifies its set, even if its content is broken.
             with suppress(KeyError, ValueError, TypeError):
                 rule_set, number = _head(stored)
                 numbers[rule_set] = number
@@ -66,7 +66,7 @@ class RuleStore:
         return _head(stored)[1] if stored is not None else 0
 
     async def load(self, rule_set: RuleSetId, version: int | None = None) -> RuleSet:
-        """A set at a version, or at its newest. `NotFound` for a version that there is not."""
+        """A set at a version, or at its newest. `NotFound` for a version that does not exist."""
         newest = await self.newest(rule_set)
         wanted = newest if version is None else version
         if not 0 <= wanted <= newest:
@@ -85,7 +85,7 @@ class RuleStore:
         return current
 
     async def versions(self, rule_set: RuleSetId, first: int, last: int) -> Sequence[RuleSetVersion]:
-        """Some versions in their order, each as what it changed."""
+        """Some versions in order, each as its changes."""
         names = [version_name(rule_set, number) for number in range(first, last + 1)]
         stored_documents = await self.documents.get(names)
         missing = [name for name in names if name not in stored_documents]
@@ -94,7 +94,7 @@ class RuleStore:
         return [version_from_plain(stored_documents[name].document.body) for name in names]
 
     async def store(self, version: RuleSetVersion) -> None:
-        """Put a version in force. `Conflict` if its number was taken: look at the set again."""
+        """Put a version in force. `Conflict` if its number was taken: read the set again."""
         if len(version.changes) > MOST_CHANGES:
             raise Permanent(f"a version changes at most {MOST_CHANGES} rules; this one changes {len(version.changes)}")
         rule_set, number = version.rule_set, version.number
@@ -108,7 +108,7 @@ class RuleStore:
             if stored is None:
                 raise Transient(f"{name} may not be stored")
             if stored.document.body.get("token") != token:
-                # Its writer may have died: nobody gets past this number before the head names it.
+                # Its writer may have died: no writer gets past this number before the head names it.
                 await self._move_head(rule_set, number)
                 raise Conflict(f"{rule_set} has changed; read it again")
         await self._move_head(rule_set, number)
@@ -137,13 +137,13 @@ class RuleStore:
         await update_document(self.documents, MARK, changed, unsure=unsure)
 
     async def mark(self) -> StoredDocument | None:
-        """What names the versions of all sets; realtime."""
+        """The mark, which names the versions of all sets; realtime."""
         return (await self.documents.get([MARK])).get(MARK)
 
     # ReferenceIncidents
 
     async def keep_reference_incident(self, tenant: str, reference_incident: ReferenceIncident) -> None:
-        """Keep a reference incident; the first one of an id stays."""
+        """Store a reference incident; the first one of an id is kept."""
         body = {
             "type": reference_incident.type,
             "task": reference_incident.task,
@@ -160,7 +160,7 @@ class RuleStore:
             raise Transient(f"reference incident {reference_incident.id} may not be stored")
 
     async def reference_incidents(self, tenant: str, ids: Sequence[str]) -> Mapping[str, ReferenceIncident]:
-        """Reference incidents by their ids; a missing one is left out."""
+        """Reference incidents by their ids; missing ones are left out."""
         kept: dict[str, ReferenceIncident] = {}
         for start in range(0, len(ids), AT_ONCE):
             names = [reference_incident_name(tenant, identifier) for identifier in ids[start : start + AT_ONCE]]

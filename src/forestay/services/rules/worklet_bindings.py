@@ -1,7 +1,7 @@
 """Binds flows to late-bound tasks: which flow such a task runs is chosen when it starts, by rules or by a document that can be changed at any time.
 
-The rules are asked first: a selection tree sees the run, and its conclusion names the worklet. Where no rule answers, the flow that is bound to the place is
-run. Runs whose task has begun stay with what they were told, unless it is replaced.
+The rules are evaluated first: a selection tree sees the run, and its conclusion names the worklet. Where no rule answers, the flow that is bound to the
+late-bound task runs. Tasks that have begun keep their worklet, unless it is replaced.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_PARAMS = 16_384
 
 
 class WorkletBinding(NamedTuple):
-    """A place and the flow that is bound to it."""
+    """A late-bound task and the flow that is bound to it."""
 
     late_bound: str
     flow: str
@@ -50,7 +50,7 @@ class WorkletChooser(Protocol):
 
 @dataclass(slots=True)
 class WorkletBindings:
-    """The service; it fills the port `Worklets`."""
+    """The service; it implements the port `Worklets`."""
 
     documents: DocumentStore
     flows: FlowStore
@@ -83,18 +83,18 @@ class WorkletBindings:
         return BoundFlow(worklet.flow, {name: filled(value, lookup) for name, value in worklet.give.items()})
 
     async def binding(self, tenant: str, late_bound: str) -> WorkletBinding | None:
-        """What is bound to a place now."""
+        """The present binding of a late-bound task."""
         return _binding(
             (await self.documents.get([binding_id(tenant, late_bound)])).get(binding_id(tenant, late_bound))
         )
 
     async def all(self, tenant: str) -> Sequence[WorkletBinding]:
-        """Every place of a tenant that has a flow, by name; up to a second old."""
+        """Every late-bound task of a tenant that has a flow, by name; up to a second old."""
         bindings = (_binding(stored) for stored in await self.documents.find(KIND, tenant=tenant))
         return sorted((binding for binding in bindings if binding is not None), key=lambda binding: binding.late_bound)
 
     async def bind(self, tenant: str, binding: WorkletBinding) -> None:
-        """Bind a stored flow to a place; an empty one takes the binding away. `NotFound` if there is no such flow."""
+        """Bind a stored flow to a late-bound task; an empty flow removes the binding. `NotFound` if there is no such flow."""
         if binding.flow:
             plan = await self.flows.plan(tenant, binding.flow)
             unknown = sorted(binding.params.keys() - plan.flow.params.keys())

@@ -1,7 +1,7 @@
 """Replaces a running worklet by the one that the rules choose now: the rules are evaluated first, and only then is anything stopped.
 
-So a task is never left without a worklet because no rule answered. The swap itself is one verb on the run, which takes it once: the old worklet's run is
-cancelled and the new one started by the run itself, whatever happens to whoever asked.
+So a task is never left without a worklet because no rule answered. The swap itself is one verb on the run, which executes it once: the run itself cancels
+the old worklet's run and starts the new one, whatever happens to the caller.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from forestay.services.flows.flow_store import FlowStore
 
 
 class Replaced(NamedTuple):
-    """What became of the wish to replace a worklet."""
+    """The outcome of a request to replace a worklet."""
 
     done: bool
     detail: str
     flow: str = ""
-    """The version of the flow that runs in the task's place now."""
+    """The version of the flow that runs for the task now."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class WorkletReplacement:
     worklets: Worklets
 
     async def replace(self, tenant: str, run: str, instance: str, *, order: str, at: int, by: str) -> Replaced:
-        """Choose anew for a task of a run, and swap if the choice is another. ``order`` and ``at`` are the same in every repeat.
+        """Choose again for a task of a run, and swap if the choice differs. ``order`` and ``at`` are the same in every repeat.
 
         `NotFound` if there is no such run.
         """

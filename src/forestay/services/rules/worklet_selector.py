@@ -1,7 +1,7 @@
 """Evaluates the selection rules for the worklet of a late-bound task; it implements `WorkletChooser` of `worklet_bindings`.
 
-The tree is that of the task, in the flow's own rule set first, then the domain's, then the packs'. A rule sees the run's data, where each task stands, and as the
-task's data what the task gives to the worklet.
+The tree is that of the task, in the flow's own rule set first, then the domain's, then the packs'. A rule sees the run's data, the state of each task, and as the
+task's data what the task passes to the worklet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_cache import RuleCache
 
 FRESH = 0.5
-"""Seconds that the copy of the rules may be old."""
+"""The greatest age in seconds of the copy of the rules."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class WorkletSelector:
     async def __call__(
         self, tenant: str, late_bound: str, *, run: str, params: Mapping[str, object]
     ) -> tuple[str, Playbook] | None:
-        """The rule that answers, and its playbook; None: none does. `Permanent` if a rule errs, or concludes what cannot be run."""
+        """The rule that answers, and its playbook; None: none does. `Permanent` if a rule errs, or its conclusion cannot be run."""
         if self.rules.age > FRESH:
             await self.rules.refresh()
         known = await self.engine.describe(run)
@@ -70,7 +70,7 @@ class WorkletSelector:
 
 
 def task_at(plan: FlowPlan, late_bound: str) -> str:
-    """The task that is bound late at a place; where several are, or none that is known before, the place itself."""
+    """The task with this late-bound name; where several have it, or none is known in advance, the name itself."""
     names = [
         name
         for name, task in plan.tasks.items()

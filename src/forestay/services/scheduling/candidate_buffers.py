@@ -1,8 +1,8 @@
 """The candidate buffers of one server: for every queue lane the next jobs with their versions, read ahead.
 
-A buffer is a hint. Its cursor moves past what was taken, so that two looks never offer the same job; it goes back to the start
-of its lane only after the store has had time to show what was written. Jobs of other servers' slots are taken from the
-far end of their lanes, where their owners come last: so two servers hardly ever want the same job, and where they do the
+A buffer is a hint. Its cursor moves past taken jobs, so that two reads never offer the same job; it returns to the start
+of its lane only after the store has had time to show recent writes. Jobs of other servers' hash slots are taken from the
+far end of their lanes, which their owners reach last: so two servers hardly ever choose the same job, and where they do the
 version check decides.
 """
 
@@ -33,7 +33,7 @@ from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
 
 LEAST = 50
-"""Candidates of a lane that are worth a search."""
+"""The least number of candidates that a search of a lane reads."""
 
 
 class _Asking(NamedTuple):
@@ -46,11 +46,11 @@ class _Asking(NamedTuple):
     foreign: bool
     site: str = ""
     turns: Callable[[JobDocument], SlotTurn] | None = None
-    """When each job may have a slot of the host; None: all of them now."""
+    """When each job may get a slot of the host; None: all of them now."""
     turn: SlotTurn = SlotTurn.NOW
-    """What is given this time."""
+    """The jobs that are given in this pass."""
     runtimes: frozenset[str] | None = None
-    """The container runtimes where it would run; None: nobody says."""
+    """The container runtimes of the pilot's machine; None: unknown."""
     machine: PilotClass | None = None
 
     def gives(self, document: JobDocument) -> bool:
@@ -64,7 +64,7 @@ def _urgency(lane: tuple[int, bool, int, LaneBuffer]) -> tuple[int, bool, int]:
 class CandidateSignal:
     """Wakes claim dispatchers: there may be more candidates.
 
-    What makes jobs available (hosts, suspensions) and what gives them share it, and are built without each other.
+    It connects the services that make jobs available (hosts, suspensions) with those that give them, which do not know each other.
     """
 
     def __init__(self) -> None:
@@ -75,17 +75,17 @@ class CandidateSignal:
         self._event.set()
 
     def look_anew(self) -> None:
-        """What nobody could have may be available now: what was put aside is looked for at once."""
+        """Search skipped jobs at once, because they may be available now."""
         self._anew = True
         self._event.set()
 
     def take_anew(self) -> bool:
-        """Whether that was asked for since the last time."""
+        """Whether that was requested since the last call."""
         anew, self._anew = self._anew, False
         return anew
 
     async def wait(self, seconds: float) -> None:
-        """At most so long."""
+        """Wait for a signal, at most for `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -93,7 +93,7 @@ class CandidateSignal:
 
 
 class Suspensions(Protocol):
-    """Knows which jobs nobody may have now, for a reason that is not in their document."""
+    """Knows which jobs may not be claimed now, for a reason that is not in their document."""
 
     def suspended(self, document: JobDocument) -> bool: ...
 
@@ -129,9 +129,9 @@ class CandidateBuffers:
         self.containers = containers
         self.seats = seats
         self.requirements = requirements
-        """Knows which pilots satisfy what jobs require; None: jobs with requirements are not given."""
+        """Knows which pilots satisfy the requirements of jobs; None: jobs with requirements are not given."""
         self.match = match
-        """Weighs where the data are; None: nobody does."""
+        """Weighs the location of data; None: it is not considered."""
         self._data_first = 0
         self._slots: frozenset[int] | None = None
         self._fallback: frozenset[int] | None = None
@@ -144,20 +144,20 @@ class CandidateBuffers:
         self._background = BackgroundTasks()
         self._turn = 0
         self._leftovers = False
-        """Something was given, since the last look, that is given only when no other job waits."""
+        """Whether, since the last search, a job was given that is given only when no other job waits."""
 
     def stop(self) -> None:
         self._background.stop()
 
     @property
     def slots_served(self) -> int:
-        """How many slots are looked after here now; fewer than our share for a while after a server came or went."""
+        """The number of hash slots served here now; fewer than our share for a while after a server joined or left."""
         return SLOTS if self._slots is None else len(self._slots)
 
     def assign_hash_slots(self, slots: frozenset[int], fallback: frozenset[int] | None) -> None:
-        """These slots are ours: those lost are let go at once, those gained are taken over a little later.
+        """Set our hash slots: lost ones are released at once, gained ones are taken over a little later.
 
-        Of others' slots those of which we are the heir come first: two servers in need rarely want the same job then.
+        Of the slots of others our fallback slots come first, so that two servers without own jobs rarely choose the same job.
         """
         self._fallback = fallback
         if self._slots is None:
@@ -168,7 +168,7 @@ class CandidateBuffers:
                 self._take_over(self._slots & slots)
 
     def _take_over(self, slots: frozenset[int]) -> None:
-        """Candidate buffers are read anew, since they were cut by the old slots."""
+        """Read the candidate buffers again, since they were selected by the old slots."""
         if slots == self._slots:
             return
         self._slots = slots
@@ -178,7 +178,7 @@ class CandidateBuffers:
         self.signal.wake()
 
     def promote_pending(self, now: float) -> None:
-        """Take over slots whose time has come; forget what the store itself shows as taken by now."""
+        """Take over slots that are due; forget taken jobs that the store itself shows as taken by now."""
         if self._gaining is not None and now >= self._gaining[1]:
             slots, self._gaining = self._gaining[0], None
             self._take_over(slots)
@@ -191,10 +191,10 @@ class CandidateBuffers:
     # -- giving ------------------------------------------------------------------------------------------------
 
     def offer(self, jobs: Iterable[Stored], room: dict[str, int]) -> None:
-        """Jobs that were just written here, and how many each tenant's pilots wait for.
+        """Add jobs that were just written here; `room`: how many each tenant's pilots wait for.
 
-        Jobs of other servers' slots only for those for whom there are none of our own: their owners cannot know of them yet,
-        and for a while will not know that they are gone.
+        Jobs of other servers' slots are only for pilots without a job of our own slots: their owners cannot know these jobs yet,
+        and for a while will not know that they are taken.
         """
         fed = {buffer.lane.tenant for buffer in self._buffers.values() if buffer.jobs}
         others: list[Stored] = []
@@ -224,13 +224,13 @@ class CandidateBuffers:
         return self.suspensions is not None and self.suspensions.suspended(document)
 
     def satisfied(self, document: JobDocument, machine: PilotClass | None) -> bool:
-        """Whether a pilot is what a job requires."""
+        """Whether a pilot satisfies the requirements of a job."""
         if not document.extra or REQUIRES not in document.extra:
             return True
         return self.requirements is not None and self.requirements.satisfies(document, machine)
 
     def free(self, job: str) -> None:
-        """The job is to be had again."""
+        """Make a job available again."""
         self._taken.pop(job, None)
 
     def next(
@@ -246,7 +246,7 @@ class CandidateBuffers:
         runtimes: frozenset[str] | None = None,
         machine: PilotClass | None = None,
     ) -> Stored | None:
-        """The best candidate: highest priority first, then data where the pilot runs, our own slots', the lane that was served longest ago."""
+        """The best candidate: highest priority first, then data where the pilot runs, then our own slots, then the lane served longest ago."""
         match = self.match
         if match is None or not match.tenants or not match.weighs(tenant):
             match = None
@@ -254,7 +254,7 @@ class CandidateBuffers:
             asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn, runtimes, machine)
             stored = self._next(asking, match, last=match is None)
             if stored is None and match is not None:
-                # Nothing else is there for this pilot: what is kept for busy ones is better run than kept.
+                # There is nothing else for this pilot: it is better to run jobs kept for busy pilots than to keep them.
                 stored = self._next(asking, match, last=True)
             if stored is not None:
                 self._leftovers |= turn is SlotTurn.AFTER_OTHERS
@@ -279,14 +279,14 @@ class CandidateBuffers:
             best = min(fed, key=_urgency)
             buffer = best[3]
             if awaited > buffer.lane.priority:
-                return None  # something more urgent is just being read
+                return None  # a more urgent lane is being read
             stored = self._nearest(fed, best, asking, match) if match is not None else None
             if stored is not None:
                 return stored
             if (stored := self._take(buffer, asking, match, last=last)) is not None:
                 self._serve(buffer)
                 return stored
-            fed.remove(best)  # nothing in it fits after all
+            fed.remove(best)  # no candidate in it fits after all
         return None
 
     def _serve(self, buffer: LaneBuffer) -> None:
@@ -300,7 +300,7 @@ class CandidateBuffers:
         asking: _Asking,
         match: JobMatcher,
     ) -> Stored | None:
-        """A candidate of the most urgent lanes whose data are where the pilot runs; the lane whose turn it is comes first."""
+        """A candidate of the most urgent lanes whose data are where the pilot runs; the lane that is next in turn comes first."""
         turn = self._data_first >= self.settings.data_first
         wall = self.clock.now()
 
@@ -335,15 +335,15 @@ class CandidateBuffers:
         )
 
     def _not_for(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
-        """Whether the job is kept away from where it would run, or left to pilots that can run its image."""
+        """Whether the job avoids the pilot's host or site, or is left to pilots that can run its image."""
         if avoids(document, asking.host, wall, asking.site):
             return True
         return self.containers is not None and self.containers.leaves(document, asking.runtimes)
 
     def has_none_for(self, tenant: str, free: Resources) -> bool:
-        """Whether nothing is queued that someone with so much free should get before a job that comes now.
+        """Whether no queued job should go to a pilot with these free resources before a job that arrives now.
 
-        Known only while lanes are looked for regularly, as they are for whoever waits in vain; otherwise it is not so.
+        This is known only while lanes are searched regularly, as for pilots that wait without success; otherwise False.
         """
         self._look_anew_if_asked()
         if self._looking[False] or self.clock.monotonic() - self._looked_at[False] > 2 * self.settings.settle:
@@ -387,10 +387,10 @@ class CandidateBuffers:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def refill(self, now: float, *, waiting: set[str], unmet: set[str], hunger: float) -> None:
-        """Fill candidate buffers that run low, and look for lanes we do not know.
+        """Fill candidate buffers that run low, and search for unknown lanes.
 
-        `waiting` are the tenants for whom someone waits, `unmet` those of them whom we could give nothing; `hunger` is for how
-        long the one who has waited longest has found nothing.
+        `waiting` are the tenants with waiting pilots, `unmet` those of them that got nothing; `hunger` is for how
+        long the longest waiting pilot has found nothing.
         """
         self._look_anew_if_asked()
         self._far = hunger >= self.settings.far_after
@@ -399,8 +399,8 @@ class CandidateBuffers:
             buffer.reading = True
             self._background.begin(self._read(buffer))
         fed = {buffer.lane.tenant for buffer in self._buffers.values() if buffer.jobs or buffer.ended_at is None}
-        # Also while everyone is served: a lane that we do not know may be more urgent than those that we do.
-        # Soon if someone got what is given only when no other job waits: there may be another by now.
+        # Also while all pilots are served: an unknown lane may be more urgent than the known ones.
+        # Soon if a job was given that is given only when no other job waits: there may be another by now.
         pause = self.settings.look_again if unmet <= fed and not self._leftovers else self.settings.settle
         if waiting and now - self._looked_at[False] >= pause and not self._looking[False]:
             self._looking[False], self._leftovers = True, False
@@ -415,19 +415,19 @@ class CandidateBuffers:
             self._looked_at = {False: -1e9, True: -1e9}
 
     def _low(self, waiting: set[str], now: float) -> list[LaneBuffer]:
-        """The candidate buffers to read on in: the most urgent ones, as many as there is memory for."""
+        """The candidate buffers to refill: the most urgent ones, as far as the memory budget allows."""
         wanted: list[LaneBuffer] = []
         for key, buffer in list(self._buffers.items()):
             if buffer.reading or buffer.lane.tenant not in waiting:
                 continue
             settled = buffer.ended_at is None or now - buffer.ended_at >= self.settings.settle
             if settled and buffer.unfit >= len(buffer.jobs):
-                # Nobody who waits can run any of these; what comes after them, or came since, may fit.
+                # No waiting pilot can run any of these; later or newer candidates may fit.
                 buffer.clear()
             if buffer.ended_at is None:
                 wanted.append(buffer)
             elif settled and not buffer.jobs:
-                # The whole lane was seen: a look says when there is something in it again.
+                # The whole lane was read: a search finds it when it has jobs again.
                 del self._buffers[key]
         most = self.settings.budget // LEAST
         if len(wanted) > most:
@@ -440,14 +440,14 @@ class CandidateBuffers:
         return max(LEAST, min(self.settings.buffer, self.settings.budget // max(1, len(self._buffers))))
 
     async def _look(self, *, foreign: bool) -> None:
-        """Which lanes have jobs at all."""
+        """Search for lanes that have jobs."""
         self.tally.looks += 1
         try:
             lanes = await self.store.count(self._query(foreign=foreign), by="lane")
             for name in lanes:
                 self._buffer(lane_named(name), foreign=foreign)
         except PortError:
-            pass  # asked again after the settle time; the request keeps waiting
+            pass  # searched again after the settle time; the request keeps waiting
         finally:
             self._looked_at[foreign] = self.clock.monotonic()
             self._looking[foreign] = False

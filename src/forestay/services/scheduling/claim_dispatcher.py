@@ -1,6 +1,6 @@
 """Assigns jobs to pilots: one version-checked write for each claim, many claims in a round trip.
 
-Each server looks after the jobs in its own slots and keeps buffers of candidates (`candidate_buffers`). Pilots' requests wait; all
+Each server serves the jobs in its own hash slots and keeps buffers of candidates (`candidate_buffers`). Pilots' requests wait; all
 that can be answered at one moment are written in one bulk. A request that finds nothing for a while is served from other
 servers' slots too.
 """
@@ -40,7 +40,7 @@ Picked = TypeVar("Picked", Stored, JobDocument)
 
 REMEMBERED_PILOTS = 20_000
 BUSY = 0.05
-"""Seconds since the last write for which requests are gathered: on an idle system nobody else is worth waiting for."""
+"""Seconds since the last write for which requests are gathered: on an idle system waiting for others is not worthwhile."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,11 +58,11 @@ class ClaimRequest:
     since: float
     answer: asyncio.Future[list[Stored]]
     queue: str
-    """Where the jobs wait that it may have."""
+    """The queue of the jobs that it may claim."""
     runtimes: frozenset[str] | None = None
-    """The container runtimes of its machine; None: it does not say."""
+    """The container runtimes of its machine; None: not reported."""
     machine: PilotClass | None = None
-    """What it says of itself."""
+    """The features that it advertises."""
     busy: bool = False
 
 
@@ -85,7 +85,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         requirements: RequirementMatcher | None = None,
         seats: LicenceSeats | None = None,
     ) -> None:
-        """``match`` weighs where the data are, ``hosts`` which hosts are healthy, ``containers`` who can run images; without them nobody does."""
+        """``match`` weighs the location of data, ``hosts`` the health of hosts, ``containers`` who can run images; None: not considered."""
         self.store = store
         self.writer = writer
         self.clock = clock
@@ -105,22 +105,22 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         self._took_off = -1e9
         self._background = BackgroundTasks()
         self._hungry: OrderedDict[str, float] = OrderedDict()
-        """Since when each pilot has asked in vain."""
+        """Since when each pilot has waited without success."""
 
-    # -- asked by pilots ---------------------------------------------------------------------------------------
+    # -- requests of pilots ------------------------------------------------------------------------------------
 
     async def claim(
         self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1,
         site: str = "", slots: int = 1, downstream: str = "", runtimes: frozenset[str] | None = None,
         machine: PilotClass | None = None,
     ) -> list[Stored]:  # fmt: skip
-        """Wait until there is work that fits, at most so long; perhaps none. Cancelled, it gives back what it was given.
+        """Wait, at most `wait` seconds, for jobs that fit; the result may be empty. If cancelled, claims already given are returned.
 
-        What is given fits into what is free all at once; with a batch, so often over, one after another. Jobs that are meant for a
-        downstream are given to who asks for it, and to nobody else.
+        The given jobs fit into the free resources together; with `batch`, that many times over, one after another. Jobs for a
+        downstream are only given to requests for it.
         """
         loop = asyncio.get_running_loop()
-        # One that asks often and briefly is hungry since its first request in vain, not since its last.
+        # A pilot that asks often and briefly has waited since its first unsuccessful request, not since its last.
         since = self._hungry.setdefault(pilot, self.clock.monotonic())
         if len(self._hungry) > REMEMBERED_PILOTS:
             self._hungry.popitem(last=False)
@@ -141,7 +141,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         except asyncio.CancelledError:
             answer = request.answer
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                # Granted at the very moment at which the caller went away.
+                # Granted at the moment when the caller went away.
                 self._background.begin(self._give_back(answer.result()))
             raise
         finally:
@@ -151,7 +151,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                 self._waiting.remove(request)
 
     def dismiss(self) -> None:
-        """Answer everyone who waits with nothing: the server stops. Claims being written are still handed over."""
+        """Answer all waiting requests with nothing, because the server stops. Claims being written are still handed over."""
         for request in [claim_request for claim_request in self._waiting if not claim_request.busy]:
             self._waiting.remove(request)
             if not request.answer.done():
@@ -159,7 +159,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     @property
     def _matcher(self) -> JobMatcher | None:
-        """Whoever weighs where the data are; None also while no pilot has told what it has cached."""
+        """The matcher that weighs the location of data; None also while no pilot has reported a cache."""
         return self.match if self.match is not None and self.match.tenants else None
 
     @property
@@ -167,11 +167,11 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         return len(self._waiting)
 
     def assign_hash_slots(self, slots: frozenset[int], fallback: frozenset[int] | None = None) -> None:
-        """These slots are ours from now on, and of others' slots we are the heir of those; None: of all."""
+        """Set our hash slots and our fallback slots among those of others; None: all of them."""
         self.buffers.assign_hash_slots(slots, fallback)
 
     def created(self, jobs: Sequence[Stored]) -> None:
-        """Jobs that were just written here: a waiting pilot gets them without any search."""
+        """Called for jobs that were just written here: a waiting pilot gets them without a search."""
         room: dict[str, int] = {}
         for request in self._waiting:
             if not request.busy:
@@ -183,7 +183,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
     def claim_first(self, documents: Sequence[JobDocument]) -> FirstClaims[ClaimRequest] | None:
         """Give jobs that are about to be created to pilots that wait here, in the write that creates them.
 
-        Only to those who would get nothing else: what is queued goes first. The requests are busy until the claims are closed.
+        Only to pilots that would get nothing else: queued jobs go first. The requests are busy until the claims are closed.
         """
         waiting = [request for request in self._waiting if not request.busy and not request.answer.done()]
         if not waiting:
@@ -254,7 +254,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         self.signal.wake()
 
     def notice(self, stored: Stored) -> None:
-        """A document was written here: if the job is to be had again, a waiting pilot may have it at once."""
+        """Called for each document written here: if the job is available again, a waiting pilot may get it at once."""
         document = stored.document
         match = self._matcher
         if match is not None and document.attempt > 0 and document.state is not State.RUNNING:
@@ -283,7 +283,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             self._background.stop()
 
     def _worth_serving(self) -> bool:
-        """Someone waits. While a write is under way only a large one is worth another: few requests gather until the first lands, or is late."""
+        """Whether requests should be served now. During a write only a large batch justifies another: few requests wait until the first is done, or late."""
         if not self._flying:
             return True
         if self._flying >= self.settings.flights:
@@ -315,7 +315,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             else:
                 unmet.append(request)
             if len(batch) >= self.settings.bulk:
-                break  # those behind are not unmet: they have not been looked at
+                break  # later requests do not count as unmet: they were not tried
         if batch:
             self._flying += 1
             self._took_off = now
@@ -381,14 +381,14 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                 else:
                     self.tally.lost += 1
                     if answer is None:
-                        self.buffers.free(stored.document.id)  # it has no seat now, and may have one soon
+                        self.buffers.free(stored.document.id)  # it has no seat now, and may get one soon
                     elif self.seats is not None and isinstance(answer, TransitionRefused):
                         self.seats.abandon(name, stored.document)
                     if self.match is not None:
                         self.match.ended(stored.document.tenant, stored.document.id)
             for request in {id(request): request for request, _ in batch}.values():
                 self._answer(request, granted.get(id(request), []))
-        except Exception as error:  # the requests must not hang on a bug
+        except Exception as error:  # a bug must not leave the requests waiting
             for request, _ in batch:
                 if not request.answer.done():
                     request.answer.set_exception(error)
@@ -399,11 +399,11 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             self.signal.wake()
 
     def _answer(self, request: ClaimRequest, jobs: list[Stored]) -> None:
-        """Hand over what was written for a request."""
+        """Hand over the claims written for a request."""
         self.tally.granted += len(jobs)
         if not jobs:
             return
-        if request.answer.done():  # its caller went away meanwhile: nobody knows of these claims
+        if request.answer.done():  # its caller went away meanwhile: no pilot knows of these claims
             self._background.begin(self._give_back(jobs))
             return
         self._waiting.remove(request)
@@ -416,7 +416,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         return claim(document, claim_id=self.ids.claim(), pilot=request.pilot, host=request.host, now=now)
 
     async def _seated(self, batch: Sequence[tuple[ClaimRequest, Stored]], names: Sequence[str]) -> Container[str]:
-        """The claims that may be written: those of jobs that need a seat only with one."""
+        """The claims that may be written: jobs that need a seat must have got one."""
         wanted = [
             WantedSeats(name, stored.document)
             for (_, stored), name in zip(batch, names, strict=True)
@@ -450,7 +450,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
 
 def _unless_suspect(turns: Callable[[JobDocument], SlotTurn] | None) -> Callable[[JobDocument], SlotTurn]:
-    """No further job under which a pilot died: of two on one pilot it could not be told which of them kills pilots."""
+    """Turns that give no second suspect job to a pilot: if it died, it would be unclear which of them kills pilots."""
 
     def turn(document: JobDocument) -> SlotTurn:
         if pilot_deaths(document):

@@ -1,7 +1,7 @@
 """Which container runtimes a tenant's pilots have, for jobs that need one.
 
-A job whose image this pilot cannot run is left to those that can. Where no pilot at all can, as far as they say, anyone may take it: it then ends at once and says so,
-instead of waiting for ever.
+A job whose image this pilot cannot run is left to those that can. Where no pilot reports that it can, any pilot may claim it: the job then fails at once
+with that reason, instead of waiting for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.recent import Recent
 
 FRESH = 5.0
-"""Seconds for which what pilots said of themselves is used again."""
+"""Seconds for which the pilots' advertised features are cached."""
 TENANTS = 1_000
 
 
@@ -32,7 +32,7 @@ class ContainerFleet(ImageRunners):
     clock: Clock
     signal: CandidateSignal
     _known: Recent[str, tuple[float, frozenset[str] | None]] = field(default_factory=lambda: Recent(TENANTS))
-    """When each tenant's pilots were read, and all runtimes that they have; None: there is one that does not say."""
+    """When each tenant's pilots were read, and all their runtimes; None: some pilot does not report its runtimes."""
     _reading: set[str] = field(default_factory=set)
     _background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
@@ -41,7 +41,7 @@ class ContainerFleet(ImageRunners):
         return not may_run(document.extra, runtimes) and self._someone(document.tenant, wanted_runtimes(document.extra))
 
     def _someone(self, tenant: str, wanted: frozenset[str]) -> bool:
-        """Whether some pilot may run such jobs; until it is known, yes."""
+        """Whether some pilot may be able to run such jobs; True until it is known."""
         at, all_runtimes = self._known.get(tenant, (-FRESH, None))
         if self.clock.monotonic() - at >= FRESH and tenant not in self._reading:
             self._reading.add(tenant)

@@ -1,7 +1,7 @@
 """Tracks the health of hosts from failures and successes, shared by all servers, and limits what the claim dispatcher may give to each.
 
-One document a tenant has every host of which there is something to say. It is written version-checked when a fast failure, a closing, a probe or an opening happens, which is
-rare, and read about once a second while pilots ask. What goes well costs a look into a dictionary.
+One document for each tenant has every host with something to record. It is written version-checked when a fast failure, a closing, a probe or an opening happens, which is
+rare, and read about once a second while pilots ask for jobs. A success costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from forestay.services.shared.document_update import update_document
 
 KIND = "hosts"
 SEEN = 600.0
-"""Seconds after its last request for which a host counts as one of those that there are."""
+"""Seconds after its last request for which a host counts as present."""
 SPECIFICATIONS = 10_000
 OK_HOSTS = 4
-"""Hosts remembered on which jobs of a specification went well."""
+"""The most hosts that are remembered on which jobs of a specification succeeded."""
 MOST_HOSTS = 1000
-"""Of a tenant, hosts of which something is kept."""
+"""The most hosts of a tenant with a record."""
 
 Healths = dict[str, HostHealth]
 
@@ -45,19 +45,19 @@ Healths = dict[str, HostHealth]
 @dataclass(slots=True, eq=False)
 class _TenantHosts:
     seen: OrderedDict[str, float] = field(default_factory=OrderedDict)
-    """The hosts that ask, and when they did last."""
+    """The hosts with requests, and the time of the last one."""
     healths: Healths = field(default_factory=dict)
     proven: dict[str, None] = field(default_factory=dict)
-    """Hosts on which something went well since this server runs, or ran long enough."""
+    """Hosts on which a job succeeded, or ran long enough, since this server started."""
     out: dict[str, deque[tuple[float, str]]] = field(default_factory=dict)
-    """Of hosts that are not proven, the jobs that they have, and since when."""
+    """The jobs of hosts that are not proven, and since when they have them."""
     failing: dict[str, dict[str, FailingWork]] = field(default_factory=dict)
-    """By host, what only fails there, as far as this server has seen it."""
+    """By host, the work that fails only there, as far as this server has seen it."""
     failing_on: dict[str, set[str]] = field(default_factory=dict)
-    """By what fails, the hosts."""
+    """By failing work, the hosts."""
 
     def everywhere(self) -> set[str]:
-        """What fails on several hosts, or on the only one that there is."""
+        """The work that fails on several hosts, or on the only one."""
         return {key for key, hosts in self.failing_on.items() if len(hosts) >= min(2, len(self.seen))}
 
 
@@ -72,19 +72,19 @@ class HostHealthTracker(HostFailures, WriteListener):
     policy: HealthPolicy = field(default_factory=HealthPolicy)
     every: float = 1.0
     changed: Callable[[], None] = lambda: None
-    """Told when a host may get jobs again."""
+    """Called when a host may get jobs again."""
     troubled: Callable[[str], None] = lambda _text: None
     _tenants: dict[str, _TenantHosts] = field(default_factory=dict)
     _went_well: OrderedDict[str, dict[str, None]] = field(default_factory=OrderedDict)
-    """By specification, the hosts on which its jobs went well last."""
+    """By specification, the hosts on which its jobs succeeded last."""
     _went_badly: OrderedDict[str, dict[str, None]] = field(default_factory=OrderedDict)
-    """By specification of which nothing is known to have gone well, the hosts on which its jobs failed fast."""
+    """By specification without a known success, the hosts on which its jobs failed fast."""
     _background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     # -- asked by the claim dispatcher ---------------------------------------------------------------------------------
 
     def allowance(self, tenant: str, host: str, most: int) -> int:
-        """How many of the jobs that a host wants it may have."""
+        """How many of the requested jobs a host may get."""
         known = self._tenants.get(tenant)
         if known is None:
             known = self._tenants[tenant] = _TenantHosts()
@@ -100,7 +100,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         return most if may is None else min(most, may)
 
     def turns(self, tenant: str, host: str) -> Callable[[JobDocument], SlotTurn] | None:
-        """When each job may have a slot of a host; None: all of them now."""
+        """When each job may get a slot of a host; None: all of them now."""
         known = self._tenants.get(tenant)
         if known is None:
             return None
@@ -109,7 +109,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         if not works and not probing:
             return None
         everywhere, now = known.everywhere(), self.clock.now()
-        # What has gone well elsewhere shows whether it is the host; other work only if there is none.
+        # Work that succeeded elsewhere shows whether the host is the cause; other work is used only if there is none.
         late = host_health is not None and now - host_health.probe_at >= 1000 * self.policy.probe_after
 
         def turn(document: JobDocument) -> SlotTurn:
@@ -121,7 +121,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         return turn
 
     def given(self, tenant: str, host: str, documents: Sequence[JobDocument]) -> None:
-        """A host was given jobs; the first of a closed one is its probe."""
+        """Record that a host was given jobs; the first of a closed one is its probe."""
         known = self._tenants.get(tenant)
         if known is None:
             return
@@ -142,7 +142,7 @@ class HostHealthTracker(HostFailures, WriteListener):
     # -- what happens --------------------------------------------------------------------------------------------
 
     def notice(self, stored: Stored) -> None:
-        """A document was written here."""
+        """Called for each document written in this process."""
         document = stored.document
         last = document.last
         if last is None or not last.host:
@@ -192,13 +192,13 @@ class HostHealthTracker(HostFailures, WriteListener):
             del works[next(iter(works))]
 
     def _succeeds(self, known: _TenantHosts, document: JobDocument, host: str) -> None:
-        """What goes well on a host no longer fails there, and what goes well anywhere does not fail everywhere."""
+        """Record a success: the work no longer counts as failing on this host, nor as failing everywhere."""
         for key in failing_work.keys(document.owner, document.specification):
             known.failing.get(host, {}).pop(key, None)
             known.failing_on.pop(key, None)
 
     def _forget_failing(self, known: _TenantHosts) -> None:
-        """What has not failed for long is forgotten."""
+        """Forget work that has not failed for long."""
         now = self.clock.now()
         for host, works in list(known.failing.items()):
             for key in [key for key, work in works.items() if now - work.last >= 1000 * self.policy.forget]:
@@ -209,14 +209,14 @@ class HostHealthTracker(HostFailures, WriteListener):
         known.failing_on = {key: hosts for key, hosts in known.failing_on.items() if hosts}
 
     def said_of_work(self, tenant: str, host: str) -> str:
-        """What is done about work that only fails on a host; empty if nothing is."""
+        """What is done about work that fails only on this host; empty if nothing is."""
         known = self._tenants.get(tenant)
         if known is None or host not in known.failing:
             return ""
         return failing_work.explained_work(known.failing[host], known.everywhere(), self.policy)
 
     async def faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
-        """Attempts that failed, each with what it printed: those that were fast may be their host's failure."""
+        """Record failed attempts, each with its output: fast failures may be caused by their host."""
         by_host: dict[tuple[str, str], list[HostFailure]] = {}
         for stored, log in failures:
             document = stored.document
@@ -243,11 +243,11 @@ class HostHealthTracker(HostFailures, WriteListener):
         for (
             stored,
             _,
-        ) in failures:  # only now that they are counted: there must be no moment at which they are neither out nor lost
+        ) in failures:  # only after counting: at no moment may they be neither running nor counted
             self._back(stored.document)
 
     def _back(self, document: JobDocument) -> None:
-        """A host has one job less."""
+        """Record that a host has one job less."""
         known, last = self._tenants.get(document.tenant), document.last
         out = known.out.get(last.host) if known is not None and last is not None else None
         if known is not None and last is not None and out:
@@ -257,7 +257,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         return bool(self._went_well.get(specification, {}).keys() - {host})
 
     def _fails_everywhere(self, specification: str, host: str) -> bool:
-        """Whether jobs of a specification have failed on several hosts and gone well on none."""
+        """Whether jobs of a specification have failed on several hosts and succeeded on none."""
         if specification in self._went_well:
             return False
         hosts = self._went_badly.setdefault(specification, {})
@@ -279,7 +279,7 @@ class HostHealthTracker(HostFailures, WriteListener):
                 await self._change(tenant, change)
 
     async def unfit(self, machine: UnfitMachine) -> None:
-        """A pilot found its machine not fit."""
+        """Record that a pilot found its machine unfit."""
         checks = ", ".join(check for check, _ in machine.findings)
         what = f"check:{machine.launch or machine.batch_job or self.clock.now()}"
         await self._failed(machine.tenant, machine.host, [HostFailure(what, self.clock.now(), cause=checks, sure=True)])
@@ -296,7 +296,7 @@ class HostHealthTracker(HostFailures, WriteListener):
 
         known = self._tenants.setdefault(tenant, _TenantHosts())
         known.proven.pop(host, None)
-        known.healths = note(known.healths)  # at once here; the others learn it from the store
+        known.healths = note(known.healths)  # at once here; the other servers learn it from the store
         with suppress(PortError):
             await self._change(tenant, note)
 
@@ -329,7 +329,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         return HostHealth(host)
 
     async def all(self, tenant: str) -> Mapping[str, HostHealth]:
-        """Every host of which something is known, and those that ask here."""
+        """Every host with a record, and those with requests here."""
         healths = await self._read(tenant)
         known = self._tenants.get(tenant)
         now = self.clock.now()
@@ -341,14 +341,14 @@ class HostHealthTracker(HostFailures, WriteListener):
     # -- the copy ------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the copies fresh while pilots ask, and let time do its part."""
+        """Keep the copies fresh while pilots ask for jobs, and apply time-based changes."""
         while True:
             await asyncio.sleep(self.every)
             with suppress(PortError):
                 await self.look()
 
     async def look(self) -> None:
-        """Read what other servers and people wrote, and let time do its part."""
+        """Read the writes of other servers and people, and apply time-based changes."""
         now, at = self.clock.now(), self.clock.monotonic()
         for known in self._tenants.values():
             for host in [host for host, asked in known.seen.items() if at - asked > SEEN]:
@@ -368,7 +368,7 @@ class HostHealthTracker(HostFailures, WriteListener):
             )
 
     async def _take_over(self, tenant: str, healths: Healths, now: int) -> None:
-        """What the store says of a tenant's hosts, and what time makes of it."""
+        """Take over the stored records of a tenant's hosts, with time-based changes."""
         known = self._tenants[tenant]
         hosts = len(known.seen.keys() | healths.keys())
         later = {
@@ -389,14 +389,14 @@ class HostHealthTracker(HostFailures, WriteListener):
             self.changed()
 
     def _seen_now(self, host_health: HostHealth, now: int) -> HostHealth:
-        """A host after what time and other hosts have shown."""
+        """A host after time-based changes and the evidence from other hosts."""
         host_health = health.passed(host_health, now=now, policy=self.policy)
         return health.convinced(
             host_health, lambda specification: self._well_elsewhere(specification, host_health.host)
         )
 
     def _survived(self, known: _TenantHosts, at: float) -> None:
-        """A job that runs for long shows that its host can run something."""
+        """Mark hosts as proven on which a job has run for long."""
         for host, out in list(known.out.items()):
             if out and at - out[0][0] >= self.policy.fast:
                 del known.out[host]
@@ -409,7 +409,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         return _healths(stored)
 
     async def _change(self, tenant: str, change: Callable[[Healths], Healths]) -> None:
-        """`Transient` if it cannot be written."""
+        """Change the record of a tenant. `Transient` if it cannot be written."""
         name = document_of(tenant)
 
         def changed(stored: StoredDocument | None) -> tuple[Document | None, tuple[Healths, Healths]]:
@@ -426,7 +426,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         known.healths = {host: host_health for host, host_health in after.items() if not host_health.quiet}
 
     async def _tell(self, tenant: str, before: Healths, after: Healths) -> None:
-        """An alert for each host that was closed for its failures."""
+        """Raise an alert for each host that was closed for its failures."""
         now = self.clock.now()
         closed = [
             host_health
@@ -450,7 +450,7 @@ class HostHealthTracker(HostFailures, WriteListener):
 
     def _spawn(self, work: Awaitable[None]) -> None:
         async def quietly() -> None:
-            with suppress(PortError):  # said again by what happens next
+            with suppress(PortError):  # repeated with the next change
                 await work
 
         self._background.begin(quietly())
@@ -474,11 +474,11 @@ def _of(healths: Healths, host: str) -> HostHealth:
 
 
 def _with(healths: Healths, host_health: HostHealth) -> Healths:
-    """The same with one host's changed, which comes last: those changed longest ago are let go first."""
+    """The same with one host changed, which comes last: those changed longest ago are dropped first."""
     rest = {host: each for host, each in healths.items() if host != host_health.host}
     return rest if host_health.quiet else rest | {host_health.host: host_health}
 
 
 def _merged(healths: Healths, found_healths: Healths) -> Healths:
-    """What time has changed, unless someone else has changed it since."""
+    """The time-based changes, except for hosts that someone else has changed since."""
     return {host: found_healths.get(host, host_health) for host, host_health in healths.items()}

@@ -1,6 +1,6 @@
 """Matches jobs to pilots by cached data: one matching for each tenant, fed with candidates, pilots' requests and their caches.
 
-A tenant without pilots that keep caches has none, and nothing is done for it. Only candidates with inputs or a colocation are looked at here; what they read is in their
+A tenant without pilots that keep caches has none, at no cost. Only candidates with inputs or a co-location are considered; their inputs are in their
 specifications, which never change and are read once.
 """
 
@@ -26,9 +26,9 @@ from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.scheduling.pilot_caches import CacheReport
 
 ASKED = 45.0
-"""Seconds after which a pilot that asked in vain and did not ask again is not idle any more."""
+"""Seconds after which a pilot that got nothing and did not ask again no longer counts as idle."""
 MOST_FILES = 100
-"""Inputs of a job that are weighed."""
+"""The most inputs of a job that are weighed."""
 SPECIFICATIONS = 5000
 CANDIDATES = 40_000
 
@@ -48,15 +48,15 @@ class JobMatcher:
     clock: Clock
     policy: MatchingPolicy = field(default_factory=MatchingPolicy)
     near_given: int = 0
-    """Jobs given because their data, or those they are to meet, are where the pilot runs."""
+    """Jobs given because their data, or their co-located jobs, are where the pilot runs."""
     tenants: dict[str, _TenantMatching] = field(default_factory=dict)
-    """Those whose pilots have told what they have cached; empty: there is nothing to weigh."""
+    """The tenants whose pilots have reported caches; empty: there is nothing to weigh."""
     _specifications: OrderedDict[str, Specification] = field(default_factory=OrderedDict)
 
     # -- pilots --------------------------------------------------------------------------------------------------
 
     def told(self, pilot: str, tenant: str, host: str, site: str, report: CacheReport) -> None:
-        """A pilot's cache has changed; everything of it is new when the base is 0."""
+        """Record a change of a pilot's cache; with base 0 the report is complete."""
         known = self.tenants.get(tenant)
         if known is None:
             known = self.tenants[tenant] = _TenantMatching(Matching(self.policy, ordered=False))
@@ -68,7 +68,7 @@ class JobMatcher:
             matching.gone(pilot, file)
 
     def forgotten(self, pilot: str, tenant: str) -> None:
-        """Nothing is known of a pilot's cache any more."""
+        """Forget a pilot's cache."""
         known = self.tenants.get(tenant)
         if known is not None and known.matching.knows(pilot):
             known.asked.pop(pilot, None)
@@ -77,7 +77,7 @@ class JobMatcher:
                 del self.tenants[tenant]
 
     def asks(self, pilot: str, tenant: str, host: str, site: str, slots: int, free: int) -> None:
-        """A pilot waits for work."""
+        """Record that a pilot waits for work."""
         known = self.tenants.get(tenant)
         if known is None:
             return
@@ -96,7 +96,7 @@ class JobMatcher:
             matching.busy(first)
 
     def answered(self, pilot: str, tenant: str) -> None:
-        """A pilot was given something; it asks again if it has room for more."""
+        """Record that a pilot was given jobs; it asks again if it has room for more."""
         known = self.tenants.get(tenant)
         if known is not None and known.matching.knows(pilot):
             known.asked.pop(pilot, None)
@@ -105,17 +105,17 @@ class JobMatcher:
     # -- candidates ----------------------------------------------------------------------------------------------
 
     def know(self, specifications: Iterable[Specification]) -> None:
-        """These are about to be stored: what their jobs read need not be looked up."""
+        """Remember specifications that are about to be stored, so that the inputs of their jobs need not be looked up."""
         if self.tenants:
             for specification in specifications:
                 self._remember(specification)
 
     def concerns(self, document: JobDocument) -> bool:
-        """Whether where a job goes is weighed here."""
+        """Whether the placement of a job is weighed here."""
         return document.tenant in self.tenants and (document.stages or colocation_of(document) is not None)
 
     async def learn(self, page: Sequence[Stored]) -> None:
-        """Candidates that the store has shown. What cannot be read now is given without regard to data."""
+        """Read the inputs of candidates from the store. Jobs whose inputs cannot be read now are given without regard to data."""
         fresh = [stored for stored in page if self.concerns(stored.document)]
         missing = {
             stored.document.specification for stored in fresh if stored.document.stages
@@ -128,7 +128,7 @@ class JobMatcher:
             self.offer(stored)
 
     def offer(self, stored: Stored) -> None:
-        """A candidate, if what it reads is known."""
+        """Add a candidate, if its inputs are known."""
         document = stored.document
         known = self.tenants.get(document.tenant)
         if known is None:
@@ -160,13 +160,13 @@ class JobMatcher:
             known.matching.leave(job)
 
     def leave(self, tenant: str, job: str) -> None:
-        """Someone else has the job, or nobody may have it."""
+        """Remove a job that someone else has, or that may not be claimed."""
         known = self.tenants.get(tenant)
         if known is not None and known.candidates.pop(job, None) is not None:
             known.matching.leave(job)
 
     def ended(self, tenant: str, job: str) -> None:
-        """An attempt is over."""
+        """Record that an attempt is over."""
         known = self.tenants.get(tenant)
         if known is not None:
             known.matching.ended(job, self.clock.monotonic())
@@ -184,7 +184,7 @@ class JobMatcher:
             known.matching.tick(now)
 
     def near(self, lane: str, tenant: str, pilot: str, fits: Callable[[Stored], bool]) -> Stored | None:
-        """Of one lane the candidate that should go to this pilot before all others."""
+        """The candidate of a lane that should go to this pilot before all others."""
         known = self.tenants[tenant]
         candidates = known.candidates
 
@@ -196,7 +196,7 @@ class JobMatcher:
         return candidates[str(job)] if job is not None else None
 
     def held_back(self, document: JobDocument, pilot: str, *, last: bool) -> bool:
-        """Whether another pilot should have a job; with `last` only if that one is idle."""
+        """Whether another pilot should get a job; with `last` only if that one is idle."""
         known = self.tenants.get(document.tenant)
         if known is None or document.id not in known.candidates:
             return False
@@ -206,7 +206,7 @@ class JobMatcher:
         return not (last and matching.put_aside(document.id))
 
     def given(self, document: JobDocument, pilot: str, *, near: bool) -> None:
-        """A candidate is being given to a pilot."""
+        """Record that a candidate is being given to a pilot."""
         known = self.tenants.get(document.tenant)
         if known is not None and known.candidates.pop(document.id, None) is not None:
             self.near_given += near
@@ -222,7 +222,7 @@ class JobMatcher:
 
 
 def files_of(document: JobDocument, spec: Specification) -> Sequence[str]:
-    """The files that a job reads, as caches and catalogue call them."""
+    """The files that a job reads, by their names in caches and catalogue."""
     names = (
         logical_name(filled(job_input, document.parameters, document.index)) for job_input in spec.inputs[:MOST_FILES]
     )

@@ -21,14 +21,14 @@ class LaneBuffer:
     ended_at: float | None = None
     """When the end of the lane was reached; None while there is more to read."""
     unfit: int = 0
-    """Candidates looked at in a row that did not fit into what was free."""
+    """Candidates tried in a row that did not fit into the free resources."""
     granted: set[str] = field(default_factory=set)
-    """Candidates that were given out of their turn."""
+    """Candidates that were given out of order."""
     served: int = 0
-    """The desk's count at which this buffer was served last; the lowest goes first among equals."""
+    """The dispatcher's count at which this buffer was last served; the lowest goes first among equals."""
 
     def clear(self) -> None:
-        """Forget the candidates; where the next page begins stays."""
+        """Forget the candidates; the position of the next page is kept."""
         self.jobs.clear()
         self.granted.clear()
         self.unfit = 0

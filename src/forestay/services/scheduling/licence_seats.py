@@ -1,8 +1,8 @@
 """Seats of licences: taken before the claim of a job is written, returned when its attempt has ended.
 
-Each licence is one version-checked document of the whole domain, with the claims that hold its seats. A server takes seats first and writes the claim
-then, so there are never more claims than seats. What dies between the two leaves seats without a claim. They are found by looking at
-the holders' jobs, and given back only after a confirming write on the job: a claim that a stopped server may still send was decided on an
+Each licence is one version-checked document of the whole domain, with the claims that hold its seats. A server first takes seats and then writes the
+claim, so there are never more claims than seats. A crash between the two leaves seats without a claim. They are found by reading
+the holders' jobs, and returned only after a confirming write on the job: a claim that a stopped server may still send was decided on an
 earlier version, and fails.
 """
 
@@ -29,10 +29,10 @@ from forestay.services.shared.document_update import update_document
 
 KIND = "licence"
 OLD = 30_000
-"""Milliseconds after which seats without a claim are looked at: claims are written sooner, as a rule."""
+"""Milliseconds after which seats without a claim are checked: claims are normally written sooner."""
 SWEEP_EVERY = 15.0
 QUIET = 30
-"""After so many looks for which nobody asked, the copy is given up until someone asks again."""
+"""After this many refreshes without a query, the copy is dropped until the next query."""
 
 
 class WantedSeats(NamedTuple):
@@ -51,11 +51,11 @@ class LicenceSeats(WriteListener):
     clock: Clock
     every: float = 1.0
     changed: Callable[[], None] = lambda: None
-    """Told when seats became free."""
+    """Called when seats became free."""
     denied: int = 0
-    """Claims that were not made since no seat was free."""
+    """Claims that were not made because no seat was free."""
     swept: int = 0
-    """Seats that a dead server had left."""
+    """Seats recovered from dead servers."""
     _copy: dict[str, Licence] = field(default_factory=dict)
     _known: bool = False
     _asked: bool = False
@@ -66,7 +66,7 @@ class LicenceSeats(WriteListener):
     # -- the copy ----------------------------------------------------------------------------------------------
 
     def exhausted(self, document: JobDocument) -> bool:
-        """Whether a job cannot have its seats now, as far as is known here. Until that is known, it cannot."""
+        """Whether a job cannot get its seats now, according to the copy. True until that is known."""
         if not document.extra or LICENCES not in document.extra:
             return False
         self._asked = True
@@ -76,7 +76,7 @@ class LicenceSeats(WriteListener):
         return bool(self.missing(document))
 
     def missing(self, document: JobDocument) -> str:
-        """Which licence a job waits for, in words; empty for none."""
+        """The licence that a job waits for, as text; empty for none."""
         for name, seats in sorted(licences_of(document.extra).items()):
             licence = self._copy.get(name)
             if licence is None:
@@ -95,7 +95,7 @@ class LicenceSeats(WriteListener):
         return self.missing(document)
 
     async def run(self) -> None:
-        """Keep the copy fresh while someone asks, and give back what dead servers left."""
+        """Keep the copy fresh while it is queried, and recover seats of dead servers."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SWEEP_EVERY):
@@ -103,7 +103,7 @@ class LicenceSeats(WriteListener):
             unasked = 0
             while unasked < QUIET:
                 asked, self._asked = self._asked, False
-                with suppress(PortError):  # nothing can be claimed then either
+                with suppress(PortError):  # nothing can be claimed at such times either
                     await self.refresh()
                     if self.clock.monotonic() - self._swept_at >= SWEEP_EVERY:
                         await self.sweep()
@@ -129,7 +129,7 @@ class LicenceSeats(WriteListener):
     # -- taking and giving back ---------------------------------------------------------------------------------
 
     async def take(self, wanted: Sequence[WantedSeats]) -> frozenset[str]:
-        """Take the seats of attempts that are about to be claimed; the claims that may be written. The others have taken none."""
+        """Take the seats of attempts that are about to be claimed; returns the claims that may be written. The others have taken none."""
         granted = {want.claim for want in wanted}
         taken: dict[str, set[str]] = {}
         for name in sorted({name for want in wanted for name in licences_of(want.document.extra)}):
@@ -160,10 +160,10 @@ class LicenceSeats(WriteListener):
         try:
             return await update_document(self.documents, document_name(name), change, unsure=f"seats of {name}")
         except PortError:
-            return set()  # what may have been taken is swept
+            return set()  # seats that may have been taken are swept
 
     def give_back(self, claims: Mapping[str, JobDocument]) -> None:
-        """These attempts are over, or never began: their seats are free, now or at the next sweep."""
+        """Return the seats of attempts that are over, or never began, now or at the next sweep."""
         by_name: dict[str, set[str]] = {}
         for claim, document in claims.items():
             for name in licences_of(document.extra):
@@ -172,7 +172,7 @@ class LicenceSeats(WriteListener):
             self._background.begin(self._give_back(name, names))
 
     def abandon(self, claim: str, document: JobDocument) -> None:
-        """A claim was refused. Its write may still be under way, so the job is looked at first."""
+        """Return the seats of a refused claim. Its write may still be in flight, so the job is checked first."""
         self._background.begin(self._abandon(claim, document))
 
     async def _abandon(self, claim: str, document: JobDocument) -> None:
@@ -193,7 +193,7 @@ class LicenceSeats(WriteListener):
                 self.changed()
 
     def notice(self, stored: Stored) -> None:
-        """A job was written here: if its attempt is over, its seats are free."""
+        """Called for each job written here: if its attempt is over, its seats are returned."""
         document = stored.document
         if not document.extra or LICENCES not in document.extra or document.state is State.RUNNING:
             return
@@ -203,7 +203,7 @@ class LicenceSeats(WriteListener):
     # -- what dead servers left -----------------------------------------------------------------------------------
 
     async def sweep(self, older: int = OLD) -> None:
-        """Give back seats whose holders' attempts are over, or never began."""
+        """Return seats whose holders' attempts are over, or never began."""
         stored = await self.documents.find(KIND)
         for licence in map(licence_from, stored):
             old = {claim: holder for claim, holder in licence.holders.items() if self.clock.now() - holder.at >= older}
@@ -213,7 +213,7 @@ class LicenceSeats(WriteListener):
                 await self._give_back(licence.name, over)
 
     async def _is_over(self, claim: str, job: str) -> bool:
-        """Whether an attempt surely does not run, nor ever will."""
+        """Whether an attempt certainly does not run, and never will."""
 
         def fence(document: JobDocument) -> JobDocument | TransitionRefused:
             if document.claim is not None and document.claim.id == claim:
@@ -232,7 +232,7 @@ class LicenceSeats(WriteListener):
         )
 
     async def put(self, name: str, seats: int) -> Licence:
-        """Set how many seats a licence has. Attempts keep the seats that they have."""
+        """Set the number of a licence's seats. Attempts keep their seats."""
 
         def change(stored: StoredDocument | None) -> tuple[Document | None, Licence]:
             holders = licence_from(stored).holders if stored is not None else {}
@@ -244,7 +244,7 @@ class LicenceSeats(WriteListener):
         return licence
 
     async def remove(self, name: str) -> bool:
-        """Remove a licence that nobody has seats of; whether there was one. `Transient` while some are in use."""
+        """Remove an unused licence; returns whether there was one. `Transient` while seats are in use."""
         stored = (await self.documents.get([document_name(name)])).get(document_name(name))
         if stored is None:
             return False

@@ -14,7 +14,7 @@ ALERT = "failed-checks"
 
 @dataclass(frozen=True, slots=True)
 class UnfitMachine:
-    """What a pilot found where it was started."""
+    """A pilot's findings on the machine where it was started."""
 
     tenant: str
     site: str
@@ -22,7 +22,7 @@ class UnfitMachine:
     launch: str
     batch_job: str
     findings: tuple[tuple[str, str], ...]
-    """Which checks failed, and their words."""
+    """The failed checks, and their messages."""
 
 
 @dataclass(slots=True)
@@ -32,10 +32,10 @@ class NodeCheckFailures:
     store: JobStore
     clock: Clock
     listeners: list[Callable[[UnfitMachine], Awaitable[None]]] = field(default_factory=list)
-    """Told of each, also of one that was told twice: a host may be closed for it."""
+    """Called for each report, also for a repeated one: a host may be closed for it."""
 
     async def note(self, unfit: UnfitMachine, *, event: str) -> None:
-        """`Transient` if the store does not answer: the pilot tells it again."""
+        """`Transient` if the store does not answer: the pilot repeats its report."""
         findings = [(check, redacted(words)) for check, words in unfit.findings]
         text = "; ".join(f"{check}: {words}" for check, words in findings)
         body = {

@@ -1,7 +1,7 @@
 """The cache contents of each pilot, as reported with its requests for work, and who can serve a file to whom.
 
-Kept in this server's memory only, and bounded: a pilot whose report does not continue what is known here tells everything again. So a server that was started anew, or one that
-a pilot turns to for the first time, knows after two requests what it needs. Nothing here is ever needed for correctness.
+Kept only in this server's memory, and bounded: a pilot whose report does not continue the known state sends a complete report. So a restarted server, or one that
+a pilot contacts for the first time, is complete after two requests. Nothing here is ever needed for correctness.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from forestay.ports.clock import Clock
 
 MOST_PILOTS = 100_000
 MOST_FILES = 2_000_000
-"""Names kept in all, of files in caches."""
+"""The most names of cached files that are kept in all."""
 TICKET_SECONDS = 600
 PEERS = 3
-"""Pilots named as sources of one file."""
+"""The most pilots named as sources of one file."""
 
 
 class CacheEndpoint(NamedTuple):
@@ -61,9 +61,9 @@ class CacheListener(NamedTuple):
     """A subscriber to changes of caches."""
 
     on_report: Callable[[str, str, str, str, CacheReport], None]
-    """Of a pilot: its tenant, host and site, and what is new."""
+    """Called with a pilot, its tenant, host and site, and the changes."""
     forgotten: Callable[[str, str], None]
-    """Nothing is known of a pilot of a tenant any more."""
+    """Called when a pilot of a tenant was forgotten."""
 
 
 @dataclass(slots=True)
@@ -75,10 +75,10 @@ class PilotCaches:
     most_pilots: int = MOST_PILOTS
     most_files: int = MOST_FILES
     files: int = 0
-    """Names known now."""
+    """The number of known names."""
     _pilots: OrderedDict[str, _KnownCache] = field(default_factory=OrderedDict)
     _cache_index: dict[str, CacheIndex] = field(default_factory=dict)
-    """By tenant: one tenant's names mean nothing to another. Every pilot is a place of its own here."""
+    """By tenant: a name is only meaningful within its tenant. Every pilot is a location of its own here."""
     _served: dict[str, int] = field(default_factory=dict)
     """How often a pilot was named as a source, so that one does not serve all."""
 
@@ -87,7 +87,7 @@ class PilotCaches:
         return len(self._pilots)
 
     def report(self, pilot: str, tenant: str, host: str, site: str, report: CacheReport) -> int:
-        """Take a report in; the version that is known now. Another than the report's asks the pilot to tell everything."""
+        """Apply a report; returns the version that is known now. If it differs from the report's, the pilot must send a complete report."""
         known = self._pilots.get(pilot)
         if known is None or known.tenant != tenant:
             known = self._pilots[pilot] = _KnownCache(tenant, host, site)
@@ -115,7 +115,7 @@ class PilotCaches:
         return known.version
 
     def forget(self, pilot: str) -> None:
-        """A pilot is gone, or too much is known."""
+        """Forget a pilot that is gone, or to limit memory."""
         known = self._pilots.pop(pilot, None)
         self._served.pop(pilot, None)
         if known is None:
@@ -130,12 +130,12 @@ class PilotCaches:
         return self._cache_index[known.tenant].of(pilot) if known is not None and known.files else {}
 
     def sizes(self, tenant: str) -> Sequence[tuple[str, str, str, int]]:
-        """The pilots of a tenant with a cache: pilot, host, site and how many files; those heard last come first."""
+        """The pilots of a tenant with a cache: pilot, host, site and number of files; the most recent reports come first."""
         known = reversed(self._pilots.items())
         return [(name, cache.host, cache.site, cache.files) for name, cache in known if cache.tenant == tenant]
 
     def peers_for(self, file: str, pilot: str) -> list[dict[str, object]]:
-        """Pilots of the same site on other hosts that can hand over a file, with a ticket each; those asked least often first."""
+        """Pilots of the same site on other hosts that can serve a file, with a ticket each; those named least often first."""
         asking = self._pilots.get(pilot)
         cache_index = self._cache_index.get(asking.tenant) if asking is not None else None
         if asking is None or cache_index is None:
@@ -155,12 +155,12 @@ class PilotCaches:
             ticket = ticket_for(share.secret, file, expiry)
             sources.append({"kind": "peer", "url": share.url, "ticket": ticket, "host": known.host})
         if candidates:
-            # The first is the one that will be asked.
+            # The first is the one that will be used.
             self._served[candidates[0][1]] = candidates[0][0] + 1
         return sources
 
     def _gone(self, host: str, tenant: str, file: str) -> None:
-        """No pilot of the host has the file any more, whatever it told before."""
+        """Remove a file that no pilot of the host has any more, whatever was reported before."""
         cache_index = self._cache_index[tenant]
         for name in [str(key) for key in cache_index.where(file)]:
             known = self._pilots.get(name)
@@ -186,6 +186,6 @@ class PilotCaches:
 
 
 def ticket_for(secret: str, file: str, expiry: int) -> str:
-    """What lets its bearer fetch one file from a pilot until then."""
+    """A ticket that permits its bearer to fetch one file from a pilot until `expiry`."""
     digest = hmac.new(secret.encode(), f"{file}\n{expiry}".encode(), hashlib.sha256).hexdigest()
     return f"{expiry}.{digest}"

@@ -1,4 +1,4 @@
-"""Which pilots satisfy what jobs require: each requirement is evaluated once for each class of pilots."""
+"""Matches the requirements of jobs with pilots: each requirement is evaluated once for each class of pilots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from forestay.services.shared.recent import Recent
 
 MOST_ANSWERS = 100_000
 READ_EVERY = 5.0
-"""Seconds for which the pilots that were read count as all there are."""
+"""Seconds for which the list of pilots is cached."""
 
 
 @dataclass(slots=True)
@@ -29,19 +29,19 @@ class RequirementMatcher:
     evaluated: int = 0
     _answers: Recent[tuple[str, str], bool] = field(default_factory=lambda: Recent(MOST_ANSWERS))
     _alive: dict[str, tuple[float, list[PilotClass]]] = field(default_factory=dict)
-    """Of a tenant: when its pilots were read, and of which classes they are."""
+    """By tenant: when its pilots were read, and their classes."""
 
     def problems(self, text: str) -> Sequence[ConditionProblem]:
-        """Everything that is wrong with a requirement, with its place."""
+        """All problems of a requirement, with their positions."""
         return self.requirements.problems(text)
 
     def satisfies(self, document: JobDocument, machine: PilotClass | None) -> bool:
-        """Whether a job may be given to a pilot of that class. Pilots of which nothing is known get no job with requirements."""
+        """Whether a job may be given to a pilot of that class. Pilots without a known class get no job with requirements."""
         text = requirement_of(document.extra) if document.extra else ""
         return not text or (machine is not None and self._holds(text, machine))
 
     def _holds(self, text: str, machine: PilotClass) -> bool:
-        # Few requirements name a host; those are evaluated for each.
+        # Few requirements name a host; those are evaluated for each host.
         key = (text, f"{machine.id}@{machine.facts[HOST]}" if HOST in text else machine.id)
         known = self._answers.get(key)
         if known is None:
@@ -50,7 +50,7 @@ class RequirementMatcher:
         return known
 
     async def unsatisfied(self, document: JobDocument) -> str:
-        """What a job requires that none of its tenant's living pilots has; empty where there is one, or nothing is required."""
+        """The requirement of a job that no live pilot of its tenant satisfies; empty where one does, or nothing is required."""
         text = requirement_of(document.extra) if document.extra else ""
         if not text:
             return ""

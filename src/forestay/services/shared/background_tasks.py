@@ -8,7 +8,7 @@ from typing import Any
 
 
 class BackgroundTasks:
-    """Those under way. They are held here because the event loop itself may forget them."""
+    """Running tasks. They are held here because the event loop keeps only weak references."""
 
     __slots__ = ("_under_way",)
 

@@ -1,8 +1,8 @@
 """Writes job documents by the claim protocol: only an acknowledged version-checked write counts.
 
-A conflict, a timeout or a reset says nothing: the write may have taken place, or may yet. So the document is read again.
-If it carries the very change that was wished for, a confirming write is made, and only its acknowledgement counts. If not, a
-wish that may be tried again is decided anew on what was read; a claim is not: its id is dropped and never used again. What was read
+A conflict, a timeout or a reset proves nothing: the write may have taken place, or may yet. So the document is read again.
+If it carries the proposed change, a confirming write is made, and only its acknowledgement counts. If not, a retryable
+write is decided anew on the document read; a claim is not: its id is dropped and never used again. A read
 proves nothing either: where a refusal would cost finished work, it too waits for an acknowledged confirming write.
 """
 
@@ -27,16 +27,16 @@ class ProposedWrite:
 
     job: str
     decide: Callable[[JobDocument], JobDocument | TransitionRefused]
-    """What the document would become, or why not; called again on what is read later, so it only looks at its argument."""
+    """The new document, or a refusal; called again on later reads, so it must depend only on its argument."""
     already_applied: Callable[[JobDocument], bool]
-    """Whether a document carries this very change already."""
+    """Whether a document carries this change already."""
     known: Stored | None = None
-    """The document as the caller has it; saves a read, and may be stale."""
+    """The caller's copy of the document; saves a read, and may be stale."""
     no_retry: bool = False
     """Decide on the known document only: a claim that was lost is lost."""
     confirm_refusal: Callable[[JobDocument], bool] = lambda _document: False
-    """Whether a refusal on that document counts only once a confirming write has shown that the document stands. For those
-    whose refusal costs finished work: what was read may be old, or about to be rolled back."""
+    """Whether a refusal on that document counts only once a confirming write has proven the document. For writes
+    whose refusal costs finished work: a read may be old, or about to be rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ Answer = WriteApplied | TransitionRefused | JobMissing | WriteUnsettled
 
 
 class Writer(Protocol):
-    """Carries wishes out; the simulation has a naive one to compare with."""
+    """Carries out proposed writes; the simulation has a naive writer to compare with."""
 
     async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]: ...
 
 
 @dataclass(slots=True)
 class WriteTally:
-    """What the writer has seen, for metrics and benchmarks."""
+    """Counters of the writer, for metrics and benchmarks."""
 
     written: int = 0
     conflicts: int = 0
@@ -83,9 +83,9 @@ class _WriteTry:
     stored: Stored | None
     answer: Answer | None = None
     fresh: bool = False
-    """What is stored was read after the last write."""
+    """Whether the stored document was read after the last write."""
     refusal: TransitionRefused | None = None
-    """What the answer is if the write that is under way, a confirming one, is acknowledged."""
+    """The answer if the confirming write in progress is acknowledged."""
     detail: str = ""
 
 
@@ -93,10 +93,10 @@ class WriteListener(Protocol):
     """Notified of documents that a process writes."""
 
     label: ClassVar[str] = ""
-    """It is told only of jobs with this label; empty: of all."""
+    """The listener gets only jobs with this label; empty: all."""
 
     def notice(self, stored: Stored) -> None:
-        """A document was written here; whoever is told must not raise, and must not wait."""
+        """Called for each document written in this process; must not raise or wait."""
 
 
 @dataclass(slots=True)
@@ -105,11 +105,11 @@ class CheckedWriter:
 
     store: JobStore
     listeners: list[WriteListener] = field(default_factory=list)
-    """Told of acknowledged documents, at once."""
+    """Called with acknowledged documents, at once."""
     tally: WriteTally = field(default_factory=WriteTally)
 
     async def write(self, writes: Sequence[ProposedWrite]) -> Sequence[Answer]:
-        """Carry the wishes out together; one answer each, in order. The wishes name different jobs."""
+        """Carry out the writes together; returns one answer for each, in order. They must name different jobs."""
         tries = [_WriteTry(proposed, proposed.known) for proposed in writes]
         for _ in range(TRIES):
             open_tries = [write_try for write_try in tries if write_try.answer is None]
@@ -127,7 +127,7 @@ class CheckedWriter:
         try:
             stored_jobs = await self.store.get([write_try.proposed.job for write_try in tries])
         except Unreadable as error:
-            # Nothing can be said of these; the others are written all the same.
+            # The outcome of these is unknown; the others are written in any case.
             for write_try in tries:
                 if write_try.proposed.job in error.names:
                     write_try.answer = WriteUnsettled(str(error))
@@ -200,7 +200,7 @@ class CheckedWriter:
 
 
 def _chapter_record(document: JobDocument, chapter: Chapter) -> Record:
-    """The chapter's id names its lines: a repeat of the same fold is the same record."""
+    """The record of a chapter. Its id names the lines, so that a repeat of the same fold is the same record."""
     return Record(
         id=f"{document.id}:chapter:{chapter.first}:{chapter.lines[-1].rev}:{chapter.lines[-1].at}",
         tenant=document.tenant,

@@ -16,13 +16,13 @@ Seen = TypeVar("Seen")
 
 @dataclass(slots=True)
 class CoalescingCache(Generic[Key, Seen]):
-    """What was seen last under each key, for as long as it is fresh."""
+    """The last result for each key, as long as it is fresh."""
 
     clock: Clock
     fresh: float
-    """Seconds that a look is good for."""
+    """Seconds for which a result is fresh."""
     most: int = 200
-    """Looks that are remembered."""
+    """The most results that are cached."""
     _looks: OrderedDict[Key, tuple[float, asyncio.Task[Seen]]] = field(default_factory=OrderedDict)
 
     async def get(self, key: Key, look: Callable[[], Coroutine[Any, Any, Seen]]) -> Seen:
@@ -33,9 +33,9 @@ class CoalescingCache(Generic[Key, Seen]):
             self._looks.move_to_end(key)
             while len(self._looks) > self.most:
                 self._looks.popitem(last=False)
-        # Whoever goes away must not take the answer from the others.
+        # A cancelled caller must not cancel the read for the others.
         return await asyncio.shield(known[1])
 
     def forget(self, key: Key) -> None:
-        """What was seen is no longer so."""
+        """Discard the result for a key."""
         self._looks.pop(key, None)

@@ -12,7 +12,7 @@ from forestay.ports.jobs.job_store import WriteResult, Written
 from forestay.ports.pilots.pilot_store import PilotStore, StoredPilot
 
 TRIES = 20
-"""After so many writes that others came before, the store is in trouble."""
+"""Conflicts in a row after which the store counts as failing."""
 
 S = TypeVar("S")
 D = TypeVar("D")
@@ -27,10 +27,10 @@ async def update_stored(
     unsure: str,
     tries: int = TRIES,
 ) -> T:
-    """Let `change` see what stands and say what is to stand there (None: what does) and what is answered; it may be asked again.
+    """Call `change` with the stored document; it returns the new one (None: no change) and the answer, and may be called again.
 
-    A write that was refused, or of which nobody knows, may have been another's or our own: what stands is looked at anew. `Transient` with
-    the words of `unsure` after so many tries.
+    After a write that conflicted or whose outcome is unknown, the stored document may be another's or our own, and is read again. `Transient` with
+    the text `unsure` after `tries` attempts.
     """
     for _ in range(tries):
         stored = await read()
@@ -61,7 +61,7 @@ async def update_document(
 
 
 async def update_pilot(pilots: PilotStore, name: str, change: Callable[[Pilot], Pilot | None], *, unsure: str) -> None:
-    """Change what is stored of a pilot, as `update_stored` does; nothing if there is no such pilot."""
+    """Change a pilot's document, as `update_stored` does; does nothing if there is no such pilot."""
 
     async def read() -> StoredPilot | None:
         return await pilots.get_pilot(name)

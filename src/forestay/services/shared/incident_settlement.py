@@ -11,7 +11,7 @@ NOTE_KEPT = 1000
 
 
 async def settle_held(incidents: IncidentStore, names: Sequence[str], words: str, *, now: int) -> None:
-    """Say of those that are held that somebody has recovered them. What others wrote meanwhile is left as it is."""
+    """Mark held incidents as recovered by a person. Concurrent writes of others are kept."""
     known = await incidents.get_statuses(names) if names else {}
     moved = [
         (stored.status.moved(IncidentState.COMPLETE, now=now, note=words.strip()[:NOTE_KEPT]), stored.version)

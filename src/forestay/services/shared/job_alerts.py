@@ -17,7 +17,7 @@ from forestay.services.shared.quarantine import Quarantine
 
 @dataclass(slots=True)
 class JobAlerts(ABC):
-    """What all services do that look for jobs of which there is an alert to raise."""
+    """The common part of services that search for jobs and raise alerts for them."""
 
     store: JobStore
     clock: Clock
@@ -28,7 +28,7 @@ class JobAlerts(ABC):
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
     _status: set[str] = field(default_factory=set)
-    """The alerts of the last look."""
+    """The alerts of the last pass."""
 
     async def run(self) -> None:
         while True:
@@ -55,7 +55,7 @@ class JobAlerts(ABC):
                     continue
                 due += [(made, stored.document)] if made is not None else []
             status |= {made.id for made, _ in due}
-            # What stands already is not sent again: each repeat would cost the store a write.
+            # Existing alerts are not sent again: each repeat would cost the store a write.
             fresh = [pair for pair in due if pair[0].id not in self._status]
             new = await self.store.add_records([made for made, _ in fresh]) if fresh else ()
             for (_, document), raised in zip(fresh, new, strict=True):

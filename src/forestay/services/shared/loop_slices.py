@@ -6,7 +6,7 @@ import asyncio
 import time
 
 SLICE = 0.002
-"""Seconds that work may hold the loop: a fraction of what the fastest request takes."""
+"""Seconds that work may hold the event loop: a fraction of the time of the fastest request."""
 
 
 class LoopSlices:
@@ -16,7 +16,7 @@ class LoopSlices:
         self._seconds = SLICE if seconds is None else seconds
         self._since = time.perf_counter()
         self.longest = 0.0
-        """Seconds of the longest slice so far; longer than asked for when one step took longer."""
+        """Seconds of the longest slice so far; longer than the limit when one step took longer."""
         self.total = 0.0
         """Seconds of all slices that are over."""
 

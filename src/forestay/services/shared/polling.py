@@ -9,7 +9,7 @@ from forestay.ports.errors import PortError
 
 
 async def poll_forever(look: Callable[[], Awaitable[None]], every: float, troubled: Callable[[str], None]) -> None:
-    """Look for ever, with so many seconds between; what an outside part could not do is told, and tried again."""
+    """Call `look` every `every` seconds until cancelled; port errors are reported, and the call is repeated."""
     while True:
         try:
             await look()

@@ -1,7 +1,7 @@
 """Handles the entries of a background loop one by one, so that an entry that cannot be handled does not stop the others.
 
-Each loop of a reconciler looks through the documents of all tenants. Without this, a document that cannot be read, or that makes the code raise, would stop the loop at
-its place in every pass, and everything that comes after it would wait for ever.
+Each loop of a reconciler goes through the documents of all tenants. Without this, a document that cannot be read, or that makes the code raise, would stop the loop
+there in every pass, and everything after it would wait for ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 Document = TypeVar("Document")
 
 OUTAGE = 5
-"""So many items in a row that fail with `Transient` mean that the store or the engine does not answer: the pass ends."""
+"""This many `Transient` errors in a row mean that the store or the engine does not answer: the pass ends."""
 REMEMBERED = 1_000
 
 

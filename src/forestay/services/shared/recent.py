@@ -1,4 +1,4 @@
-"""A bounded memory: the newest entries stay, the oldest are dropped."""
+"""A bounded dictionary: the newest entries are kept, the oldest are dropped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 
 
 class Recent(OrderedDict[Key, Value]):
-    """A dictionary of at most `most` entries; for what can be read again when it was forgotten."""
+    """A dictionary of at most `most` entries, for values that can be read again after they were dropped."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Counts and reports the errors of a store that are not about a request.
 
-Callers turn such an error into a retry, an unknown outcome or an answer 503. None of them says anything to the operator, who is
+Callers turn such an error into a retry, an unknown outcome or a response 503. None of these informs the operator, who is
 the only one who can repair a store with a full disk or a missing table.
 """
 
@@ -60,7 +60,7 @@ class _WatchedStore:
         self._errors = errors
 
     def __getattr__(self, attribute: str) -> Any:
-        """Called once for each operation: what is made of it is kept, since every request of every pilot goes through here."""
+        """Called once for each operation: the wrapper is cached, since every request of every pilot goes through here."""
         value = getattr(self._store, attribute)
         if not iscoroutinefunction(value):
             return value
@@ -79,7 +79,7 @@ class _WatchedStore:
                 errors.add(operation, str(error))
                 raise
             except PortError:
-                raise  # about the request, and answered to whoever made it
+                raise  # about the request, and returned to its caller
             except Exception as error:
                 errors.add(operation, f"{type(error).__name__}: {error}")
                 raise

@@ -13,7 +13,7 @@ from forestay.ports.jobs.job_store import Written
 from forestay.services.shared.document_update import update_document
 
 MOST_VERSIONS = 100
-"""Versions that are listed; older ones can still be read."""
+"""The most versions that are listed; older ones can still be read."""
 
 
 class ListedVersion(NamedTuple):
@@ -25,7 +25,7 @@ class ListedVersion(NamedTuple):
 
 
 class VersionedText(NamedTuple):
-    """A text as it is kept."""
+    """A text as stored."""
 
     name: str
     text: str
@@ -33,7 +33,7 @@ class VersionedText(NamedTuple):
     by: str
     at: int
     versions: tuple[ListedVersion, ...] = ()
-    """The newest first; only of the newest version itself."""
+    """Newest first; only set in the newest version itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class VersionedDocuments:
     clock: Clock
     kind: str
     most: int
-    """Bytes of a text."""
+    """The most bytes of a text."""
 
     async def put(self, tenant: str, name: str, text: str, *, version: str, by: str) -> VersionedText:
-        """Keep a text; the same again is the same version."""
+        """Store a text; the same again is the same version."""
         size = len(text.encode())
         if size > self.most:
             raise Permanent(f"the {self.kind} has {size} bytes as JSON; the limit is {self.most}")
@@ -74,7 +74,7 @@ class VersionedDocuments:
             raise Transient(f"the version of the {self.kind} may not be stored; send it again")
 
     async def find(self, tenant: str, name: str, version: str = "") -> VersionedText | None:
-        """A text at its newest version or at another one."""
+        """A text at its newest or a given version."""
         wanted = self._named(tenant, name) + (f"@{version}" if version else "")
         stored = (await self.documents.get([wanted])).get(wanted)
         return self._read(name, stored) if stored is not None else None

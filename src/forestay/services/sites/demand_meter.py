@@ -1,9 +1,9 @@
 """Measures the demand on a site: queued jobs by their resources, and the site's pilots by state.
 
-No job is looked at one by one: the queue is counted by lane, which is what servers do to find work anyway, and one job of each
-group is read as an example of what the group needs. Running jobs are counted by pilot, for the pilots of each site.
+Jobs are not read one by one: the queue is counted by lane, as servers do anyway to find work, and one job of each
+group is read as an example of its needs. Running jobs are counted by pilot, for the pilots of each site.
 
-Of several sites each is asked for its share: see `domain.sites.site_shares`.
+With several sites, each gets its share of the demand: see `domain.sites.site_shares`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from forestay.services.sites.site_registry import Site, SiteRegistry
 QUEUED = frozenset({State.AVAILABLE})
 RUNNING = frozenset({State.RUNNING})
 FRESH = 2.0
-"""Seconds that a count of the queue is good for: several agents may ask at once."""
+"""Seconds for which a count of the queue is cached: several agents may ask at once."""
 AT_ONCE = 1000
 """Pilots of one count."""
 UNKNOWN = 2**55
-"""What a site offers whose agent did not say it."""
+"""The assumed offer of a site whose agent did not report it."""
 
 
 @dataclass(frozen=True, slots=True)
