@@ -40,7 +40,7 @@ class DemandGroup:
     name: str
     tasks: int
     need: Resources
-    """Of the first of them."""
+    """The needs of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Demand:
     """What is asked of a site, and what it has."""
 
     groups: tuple[DemandGroup, ...]
-    """The most urgent first."""
+    """Most urgent first."""
     sizes: Mapping[str, PilotCount]
     leaving: int
     """Pilots that said good-bye or fell silent, and whose batch jobs have not ended yet; counted as busy ones."""
@@ -100,13 +100,13 @@ class DemandMeter:
         return Demand(tuple(groups), sizes, leaving, tuple(launches))
 
     async def _statuses(self, tenant: str, site: str) -> list[SiteStatus]:
-        """The site that asks, and the others whose agents were heard of."""
+        """The calling site, and the others whose agents have reported."""
         now = self.clock.now()
         known = {row.name: row for row in await self.sites.all(tenant) if row.name != site}
         asking = await self.sites.get(tenant, site)
         status = [SiteStatus(site, _sizes(asking), self._counted[tenant, site].sizes, _most(asking))]
         for other_site in known.values():
-            # The one that asks counts as well in any case: by being asked for something it finds out whether it is.
+            # The calling site counts as healthy in any case: a demand shows whether it is.
             well = not other_site.overdue(now) and not other_site.report.get("trouble")
             counted = await self._counted_of(tenant, other_site.name)
             status.append(SiteStatus(other_site.name, _sizes(other_site), counted, _most(other_site), well))
@@ -135,7 +135,7 @@ class DemandMeter:
         for text, many in lanes.items():
             lane = lane_named(text)
             if lane.tenant != tenant:
-                continue  # meant for a downstream: no pilot may have them
+                continue  # for a downstream: no pilot may claim them
             tasks[lane.resource_class] = tasks.get(lane.resource_class, 0) + many
             here = (lane.priority, text)
             first[lane.resource_class] = max(first.get(lane.resource_class, here), here)
@@ -160,7 +160,7 @@ class DemandMeter:
         leaving = 0
         for launch in launches:
             inactive_idle_busy = counted.setdefault(launch.size, [0, 0, 0])
-            # A pilot that registered just now has had no time for its first heartbeat.
+            # A pilot that has just registered has had no time for its first heartbeat.
             silent = bool(launch.pilot) and launch.pilot not in heartbeats and now - launch.registered > 60_000
             leaving += silent
             inactive_idle_busy[0 if not launch.pilot else 2 if silent or launch.pilot in busy else 1] += 1
@@ -173,7 +173,7 @@ def _most(site: Site | None) -> int:
 
 
 def _sizes(site: Site | None) -> tuple[PilotSize, ...]:
-    """The sizes that a site's agent told; of one that told nothing yet, any."""
+    """The sizes that a site's agent reported; any size if it has not reported yet."""
     sizes = site.report.get("sizes") if site is not None else None
     if not isinstance(sizes, list):
         return (PilotSize("", Resources(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)),)

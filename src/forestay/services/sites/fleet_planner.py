@@ -1,6 +1,6 @@
 """Plans the fleet of a site from its present demand and the history of its launches.
 
-All of it is by the agent's own monotonic clock, in seconds. What is forgotten with the process is asked of the server again.
+All times are by the agent's own monotonic clock, in seconds. What is lost with the process is requested from the server again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from forestay.ports.sites.site_api import SeenLaunch, SiteDemand
 from forestay.services.sites.site_policy import SitePolicy
 
 REMEMBERED = 12 * 3600
-"""Seconds that the end of a launch counts for the pace of others."""
+"""Seconds for which the end of a launch influences the pace of others."""
 NOT_SHOWN = 5.0
-"""Seconds after which a search surely shows what was planned."""
+"""Seconds after which a search is certain to show planned launches."""
 
 
 class FleetPlanner:
@@ -26,21 +26,21 @@ class FleetPlanner:
     def __init__(self, policy: SitePolicy) -> None:
         self.policy = policy
         self.remembers = False
-        """Whether the launches were recalled that ended before this process began."""
+        """Whether the launches that ended before this process began were read."""
         self._past: deque[LaunchOutcome] = deque()
         self._fresh: dict[str, tuple[str, float]] = {}
-        """What was planned just now, by size and time: the server's search may not show it yet."""
+        """Recently planned launches, with size and time: the server's search may not show them yet."""
         self._beside_idle: dict[str, float] = {}
         """Since when tasks of a group wait beside idle pilots."""
 
     def recall(self, ended: Iterable[SeenLaunch], now: float) -> None:
-        """These launches have ended in the last hours."""
+        """Add the launches that ended in the last hours."""
         for launch in sorted(ended, key=lambda seen_launch: -seen_launch.age):
             self.ended(launch, now)
         self.remembers = True
 
     def ended(self, launch: SeenLaunch, now: float) -> None:
-        """A launch is over; one that was given up says nothing of the batch system."""
+        """Record the end of a launch; one that was given up says nothing about the batch system."""
         if launch.word != GIVEN_UP:
             failed = None if launch.pilot else _millis(now - launch.since)
             self._past.append(
@@ -48,16 +48,16 @@ class FleetPlanner:
             )
 
     def planned(self, launches: Mapping[str, str], now: float) -> None:
-        """Launches were written down, by id with their sizes."""
+        """Add recorded launches, by id with their sizes."""
         self._fresh |= {launch: (size, now) for launch, size in launches.items()}
 
     def refused(self, launch: str, size: str, now: float) -> None:
-        """The scheduler did not take a launch."""
+        """Record that the scheduler refused a launch."""
         self._fresh.pop(launch, None)
         self._past.append(LaunchOutcome(size, _millis(now), failed=_millis(now)))
 
     def decide(self, seen: SiteDemand, absent: Sequence[SeenLaunch], now: float) -> FleetPlan:
-        """The fleet's plan, with the launches that are at the batch system or may be; those absent surely are not."""
+        """The fleet's plan, given the launches that are or may be at the batch system; those in `absent` certainly are not."""
         pilots = dict(seen.sizes)
         for launch in absent:
             counted = pilots.get(launch.size, PilotCount())

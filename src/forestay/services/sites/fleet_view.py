@@ -1,6 +1,6 @@
 """Everything that runs a tenant's jobs in one view: sites, pilots and hosts, and what they do.
 
-What is read is bounded (10,000 pilots, 1,000 hosts), and good for a few seconds however many look.
+Reads are bounded (10,000 pilots, 1,000 hosts), and cached for a few seconds.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from forestay.services.shared.coalescing_cache import CoalescingCache
 from forestay.services.sites.site_registry import Site, SiteRegistry
 
 FRESH = 3.0
-"""Seconds that a look is good for."""
+"""Seconds for which a view is cached."""
 MOST_PILOTS = 10_000
-"""Of a tenant, those that registered last: what the pilot store finds at once."""
+"""The most pilots of a tenant, those that registered last: the limit of a search in the pilot store."""
 HOUR = 3_600_000
 RUNNING = frozenset({State.RUNNING})
 
@@ -35,10 +35,10 @@ class FleetStatus:
     pilots: Sequence[Pilot]
     """Newest registered first."""
     running: Mapping[str, int]
-    """Jobs that run, by pilot."""
+    """Running jobs by pilot."""
     sites: Sequence[Site]
     coming: Mapping[str, int]
-    """By site, pilots that were asked of its batch system and have not registered."""
+    """By site, pilots that were submitted to its batch system and have not registered."""
     hosts: Mapping[str, HostHealth]
 
     @property
@@ -65,7 +65,7 @@ class FleetView:
         return await self._looks.get(tenant, lambda: self._look(tenant))
 
     def changed(self, tenant: str) -> None:
-        """Somebody has changed something, and wants to see it."""
+        """Discard the cached view after a change."""
         self._looks.forget(tenant)
 
     async def _look(self, tenant: str) -> FleetStatus:
@@ -83,5 +83,5 @@ class FleetView:
         return await self.store.count(JobQuery(tenant, FINAL, at_least=since), by="host")
 
     async def faulted_by_host(self, tenant: str) -> Mapping[str, int]:
-        """Jobs whose last attempt failed and that wait for what is decided, by its host."""
+        """Jobs whose last attempt failed and that wait for a decision, by its host."""
         return await self.store.count(JobQuery(tenant, frozenset({State.FAULTED})), by="host")

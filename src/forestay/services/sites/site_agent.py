@@ -1,8 +1,8 @@
 """Keeps a site supplied with pilots: reads its demand, plans launches, submits them, and reports what the batch system says about them.
 
-The memory is the server's book of launches. A launch is written down before it is submitted, its id is in the batch job's name, and what
-an agent that was killed may have submitted is looked for by that name before anything is submitted once more. What the batch system does
-not say is not concluded: then nothing is submitted and nothing is given up, and the next question waits longer.
+The state is the server's record of launches. A launch is recorded before it is submitted, its id is in the batch job's name, and a launch that
+a killed agent may have submitted is searched by that name before anything is submitted again. Nothing is concluded from the batch system's
+silence: then nothing is submitted and nothing is given up, and the next query waits longer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from forestay.services.sites.site_policy import SitePolicy
 
 @dataclass(slots=True)
 class _Backoff:
-    """Ever longer waits while something does not answer."""
+    """Increasing waits while something does not answer."""
 
     first: float
     longest: float
@@ -70,7 +70,7 @@ class SiteAgent:
         on_event: Callable[[str, Mapping[str, object]], None] = lambda _event, _facts: None,
         passed: Callable[[str], None] = lambda _point: None,
     ) -> None:
-        """`pilot_job` makes the batch job of a launch from its id, its size and the file with its secret.
+        """`pilot_job` creates the batch job of a launch from its id, its size and the file with its secret.
 
         `passed` is called between every two steps with the name of the point, for tests that stop there.
         """
@@ -90,17 +90,17 @@ class SiteAgent:
         self._reading = _Backoff(policy.first_rest, policy.longest_rest)
         self._submitting = _Backoff(policy.first_rest, policy.longest_rest)
         self._unsent: set[str] = set()
-        """Planned launches that surely are not at the batch system: this very process did not submit them, or was refused."""
+        """Planned launches that certainly are not at the batch system: this process did not submit them, or was refused."""
         self._forgotten: dict[str, float] = {}
-        """Since when the batch system, though it answers, no longer knows launches that it took."""
+        """Launches that the batch system accepted but no longer knows, although it answers, and since when."""
 
     @property
     def trouble(self) -> str:
-        """What keeps the agent from its work, in words."""
+        """The problem that keeps the agent from its work, as text."""
         return self._submitting.why or self._reading.why
 
     async def look(self) -> None:
-        """One round: greet, measure, ask the batch system, decide, submit. Raises what the server or the file system could not do."""
+        """One round: report to the server, measure, poll the batch system, decide, submit. Raises the errors of the server and the file system."""
         await self.api.hello(self._said())
         self.passed("greeted")
         if not self._fleet.remembers:
@@ -126,10 +126,10 @@ class SiteAgent:
             "paced": self.last_plan.paced,
         }
 
-    # -- what the batch system says ----------------------------------------------------------------------------
+    # -- states in the batch system ----------------------------------------------------------------------------
 
     async def _reconcile(self, launches: Sequence[SeenLaunch]) -> list[SeenLaunch]:
-        """Tell the server what the batch system says of its launches; gives the planned ones that surely are not there."""
+        """Report the states of launches in the batch system to the server; returns the planned ones that certainly are not there."""
         now = self.clock.monotonic()
         planned = [launch for launch in launches if launch.state is LaunchState.PLANNED]
         self._unsent &= {launch.id for launch in planned}
@@ -177,7 +177,7 @@ class SiteAgent:
         return absent
 
     async def _only(self, launch: SeenLaunch, jobs: Sequence[BatchJob]) -> str:
-        """The one job of a launch. More than one can only be when a submission arrived after all hope was lost: the younger ones go."""
+        """The job of a launch. There can be several only if a submission arrived after it had been given up: the younger ones are cancelled."""
         alive = [job for job in jobs if job.outcome.state not in OVER]
         if len(alive) > 1:
             surplus = [job.id for job in alive[1:]]
@@ -186,7 +186,7 @@ class SiteAgent:
         return (alive or list(jobs))[0].id
 
     async def _cancel(self, launches: Sequence[SeenLaunch], outcomes: Mapping[str, BatchOutcome]) -> None:
-        """Ask for the end of those whose pilots fell silent, at every look until the batch system says that they are over."""
+        """Cancel the jobs whose pilots fell silent, at every poll until the batch system reports that they have ended."""
         doomed = [
             launch.batch_job
             for launch in launches
@@ -199,9 +199,9 @@ class SiteAgent:
                 self.told("batch jobs of silent pilots are not cancelled", {"detail": str(error)})
 
     async def _status(self, launch: SeenLaunch, outcome: BatchOutcome | None) -> list[LaunchReport]:
-        """What is to be told of a launch that the batch system was asked about."""
+        """The report on a launch after its state in the batch system was read."""
         if self.clock.monotonic() - self._forgotten.get(launch.id, inf) >= self.policy.settle:
-            # A scheduler that was killed forgets what it took last; what ran of it may run on for a while.
+            # A killed scheduler forgets the jobs that it accepted last; those that ran may continue for a while.
             return [LaunchReport(launch.id, LaunchState.ENDED, end=LaunchEnd("FORGOTTEN", FORGOTTEN.reason, lost=True))]
         if outcome is None or outcome.state in (BatchState.UNKNOWN, BatchState.WAITING):
             return []
@@ -234,7 +234,7 @@ class SiteAgent:
                 facts |= {"word": report.end.word, "reason": report.end.reason, "pilot": pilot}
             self.told(f"launch {report.state}", facts)
 
-    # -- what is sent ------------------------------------------------------------------------------------------
+    # -- submissions -------------------------------------------------------------------------------------------
 
     async def _carry_out(self, decided: FleetPlan, absent: Sequence[SeenLaunch]) -> None:
         if self.clock.monotonic() < max(self._submitting.until, self._reading.until):
@@ -262,14 +262,14 @@ class SiteAgent:
                 refused.add(size)
 
     async def _give_up(self, launches: Iterable[SeenLaunch]) -> None:
-        """Nobody needs these any more, and they are not at the batch system."""
+        """Give up launches that are no longer needed and are not at the batch system."""
         ended = [LaunchReport(launch.id, LaunchState.ENDED, end=LaunchEnd(GIVEN_UP)) for launch in launches]
         if ended:
             await self.api.report(ended)
             self._unsent -= {report.launch for report in ended}
 
     async def _try_again(self, launches: Iterable[SeenLaunch]) -> list[tuple[str, str]]:
-        """Write down that these are about to be submitted once more; those that somebody else wrote down are left to them."""
+        """Record that these are about to be submitted again; those recorded by another agent are left to it."""
         tries = {launch.id: LaunchReport(launch.id, LaunchState.PLANNED, tries=launch.tries + 1) for launch in launches}
         if not tries:
             return []

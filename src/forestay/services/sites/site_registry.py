@@ -1,7 +1,7 @@
 """Stores the reports of site agents, and ensures that each site has one agent at a time.
 
-An agent tells at every look that it is there, what its site's policy is, and what troubles it. Another agent for the same site is refused for as
-long as the first one may be expected to come back; the same agent, started anew, goes on at once.
+At every poll an agent reports its presence, its site's policy, and its problems. Another agent for the same site is refused as long as
+the first one may come back; the same agent continues at once after a restart.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from forestay.services.shared.document_update import update_document
 
 KIND = "site"
 PATIENCE = 4
-"""So many of its own looks an agent may miss before another one may take its place."""
+"""The number of its own polls that an agent may miss before another one may replace it."""
 LEAST = 60
-"""Seconds: and never less than this."""
+"""The least patience in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,17 @@ class Site:
 
     name: str
     agent: str
-    """Made once by an agent and kept in its spool."""
+    """The agent's id, created once and kept in its spool."""
     host: str
     seen: int
     """Milliseconds since 1970, by the server's clock."""
     every: float
-    """Seconds between its looks."""
+    """Seconds between its polls."""
     report: Mapping[str, object]
-    """The policy and what it reports of itself."""
+    """The policy and the agent's own state."""
 
     def overdue(self, now: int) -> bool:
-        """Whether its agent has not been heard for too long."""
+        """Whether its agent has been silent for too long."""
         return now - self.seen > 1000 * max(LEAST, PATIENCE * self.every)
 
 
@@ -51,7 +51,7 @@ class SiteRegistry:
     async def hello(
         self, tenant: str, site: str, *, agent: str, host: str, every: float, report: Mapping[str, object]
     ) -> Site:
-        """Take an agent's word. `Conflict`: another one looks after this site."""
+        """Record an agent's report. `Conflict`: another agent manages this site."""
         name = _name(tenant, site)
 
         def heard(stored: StoredDocument | None) -> tuple[Document, Site]:
