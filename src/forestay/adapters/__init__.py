@@ -1,1 +1,1 @@
-"""One room per library; a file bears the name of the port it fills."""
+"""One folder for each library; a file is named after the port that it implements."""

@@ -17,13 +17,13 @@ def open_to_others(path: Path) -> bool:
 
 
 def must_be_private(path: Path, why: str) -> None:
-    """`Permanent`, with what to do, if a file can be read by others; `why` that is bad."""
+    """Raise `Permanent`, with the remedy, if others can read a file; `why`: the danger."""
     if open_to_others(path):
         raise Permanent(f"{path} can be read by others: {why}. Run: chmod 600 {path}")
 
 
 def make_private(path: Path, text: str) -> None:
-    """Make such a file unless there is one. Of two processes that make it at once the first one's stays, whole."""
+    """Create such a file unless it exists. If two processes create it at once, the first one's is kept, complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     _write_new(made, text)

@@ -1,1 +1,1 @@
-"""Calls to task servers by aiohttp: a relay makes many, and of the libraries we have it takes the least time over one."""
+"""Calls to task servers by aiohttp: a relay makes many, and aiohttp is the fastest of our HTTP libraries."""

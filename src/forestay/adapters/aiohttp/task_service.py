@@ -23,14 +23,14 @@ MAX_ANSWER = 64 << 20
 STANDARD = "/ga4gh/tes/v1"
 """The path that the specification gives; used where the address has none."""
 _LATER = frozenset({401, 403, 408, 425, 429})
-"""Refusals that whoever looks after the servers can fix, or time."""
+"""Refusals that an administrator can fix, or that pass with time."""
 
 
 class AiohttpTaskService:
-    """Fills `ports.insertion.task_service.TaskService`."""
+    """Implements `ports.insertion.task_service.TaskService`."""
 
     def __init__(self, url: str, *, token: Callable[[], str] | None = None, most: int = 32) -> None:
-        """`token` is asked at every call, so that it can be changed."""
+        """`token` is read at every call, so that it can be changed."""
         parts = urlsplit(url)
         base = url.rstrip("/") if parts.path.strip("/") else url.rstrip("/") + STANDARD
         self._host = parts.netloc
@@ -80,7 +80,7 @@ class AiohttpTaskService:
         return f"{self._tasks}/{quote(task, safe='')}"
 
     def _opened(self) -> aiohttp.ClientSession:
-        """The kept connections; made by the first call, for they belong to the loop that it runs in."""
+        """The kept-alive connections; created by the first call, because they belong to its event loop."""
         if self._session is None:
             secure = self._tasks.startswith("https:")
             self._session = aiohttp.ClientSession(
@@ -133,7 +133,7 @@ class AiohttpTaskService:
 
 
 class _OneHost(aiohttp.ThreadedResolver):
-    """Looks up the host that an operator named, and no other: the library connects to what is found here."""
+    """Resolves only the host that the operator configured: the library connects to the addresses returned here."""
 
     def __init__(self, host: str) -> None:
         super().__init__()
@@ -149,5 +149,5 @@ class _OneHost(aiohttp.ThreadedResolver):
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Whom to trust: whom the system does; read once, since that takes longer than a call."""
+    """The system's certificate authorities; read once, since that takes longer than a call."""
     return ssl.create_default_context()

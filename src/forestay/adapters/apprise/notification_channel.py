@@ -12,17 +12,17 @@ from forestay.ports.operations.notification_channel import NotificationMessage
 
 @dataclass(frozen=True, slots=True)
 class AppriseChannel:
-    """Fills `ports.operations.notification_channel.NotificationChannel`."""
+    """Implements `ports.operations.notification_channel.NotificationChannel`."""
 
     addresses: Callable[[], str]
-    """One or more, each on a line of its own."""
+    """One or more addresses, one on each line."""
 
     async def tell(self, message: NotificationMessage) -> None:
         try:
             import apprise
         except ImportError:
             raise Transient("Apprise is not installed; pip install 'forestay[apprise]'") from None
-        # It writes addresses with what is secret in them into its log.
+        # It logs addresses with the secrets in them.
         logging.getLogger("apprise").setLevel(logging.CRITICAL)
         chats = apprise.Apprise()
         for line in self.addresses().splitlines():

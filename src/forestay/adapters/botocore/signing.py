@@ -12,7 +12,7 @@ from forestay.ports.secrets import Secrets
 
 
 class S3Signer:
-    """Fills `ports.data.storage.Signer`."""
+    """Implements `ports.data.storage.Signer`."""
 
     def __init__(self, credentials: Mapping[str, Credentials], secrets: Secrets) -> None:
         self._credentials = credentials
@@ -20,7 +20,7 @@ class S3Signer:
 
     def sign(self, element: StorageElement, method: Literal["GET", "PUT", "DELETE"], url: str, seconds: int) -> str:
         try:
-            # Takes a tenth of a second to import, and is an extra: only those need it who have S3.
+            # Importing takes a tenth of a second, and the package is an extra: it is only needed for S3.
             from botocore.auth import S3SigV4QueryAuth  # type: ignore[import-untyped]
             from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]
             from botocore.credentials import Credentials as Keys  # type: ignore[import-untyped]

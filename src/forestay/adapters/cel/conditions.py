@@ -1,12 +1,12 @@
 """Conditions evaluated by cel-expr-python. Control plane only: its wheels need a newer libc than old compute nodes have.
 
-Three habits of the library that this file answers for:
+Three properties of the library that this file handles:
 
-- An evaluation's error comes back as a value that is a text, and so looks true; some errors are raised instead. Only the values true
-  and false are taken.
-- It has no fields that may be null. So each text is checked against types that know which fields may be null, and run against types
+- An evaluation's error is returned as a text value, which looks true; some errors are raised instead. Only the values true
+  and false are accepted.
+- It has no nullable fields. So each text is checked against types that know which fields may be null, and evaluated against types
   that leave these open.
-- `has()` of a field is the field itself, not whether it is there. It is refused.
+- `has()` of a field returns the field itself, not whether it exists. It is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from forestay.domain.rules.plain_condition import fields_named
 from forestay.ports.rules.conditions import ConditionProblem, Conditions
 
 MOST_KEPT = 200_000
-"""Compiled texts that are kept, over all rule sets; the oldest go first."""
+"""The most compiled texts that are cached, over all rule sets; the oldest are dropped first."""
 
 _TYPES: Mapping[FieldType, Any] = {
     FieldType.INT: cel.Type.INT,
@@ -62,14 +62,14 @@ def _environment(*, checking: bool) -> Any:
 
 
 class CelConditions(Conditions):
-    """Fills the port `Conditions`."""
+    """Implements the port `Conditions`."""
 
     def __init__(self) -> None:
         self._checking = _environment(checking=True)
         self._running = _environment(checking=False)
         self._compiled: dict[str, Any] = {}
         self._used: dict[str, None] = {}
-        """The fields that any compiled text names: no others are handed over, since that takes most of a decision's time."""
+        """The fields named in any compiled text: only these are passed, since passing fields takes most of a decision's time."""
         self._refused: dict[str, tuple[ConditionProblem, ...]] = {}
 
     def compile(self, text: str) -> tuple[ConditionProblem, ...]:
@@ -107,7 +107,7 @@ class CelConditions(Conditions):
                 value = answer.value()
             except (RuntimeError, ValueError, TypeError, OverflowError, MemoryError, KeyError) as error:
                 return Erred(_said(error))
-            # The singletons: an error's text, a number or a list is neither.
+            # Compared with the singletons: an error's text, a number or a list is neither.
             if value is True or value is False:
                 return value
             if answer.type() == cel.Type.ERROR:
@@ -160,8 +160,8 @@ def _place(text: str, at: int) -> tuple[int, int]:
 
 
 def assignments(text: str) -> list[ConditionProblem]:
-    """Where one sign stands that two were meant for. CEL would complain of each word behind it."""
-    # As long as it was, so that places stay.
+    """Problems for a single sign where two were meant. CEL would report each word after it."""
+    # Of the same length, so that positions do not change.
     bare = _TEXTS.sub(lambda match: "_" * len(match[0]), text)
     return [
         ConditionProblem(*_place(text, match.start()), "use == to compare; a single = is not an operator")
@@ -170,7 +170,7 @@ def assignments(text: str) -> list[ConditionProblem]:
 
 
 def _hint(message: str, names: Collection[str], advice: str) -> str:
-    """What was probably meant by a name that nobody knows."""
+    """A suggestion for an unknown name."""
     match = _UNDECLARED.match(message)
     if match is None:
         return message
@@ -182,7 +182,7 @@ def _hint(message: str, names: Collection[str], advice: str) -> str:
 
 
 def told(error: Exception, names: Collection[str] = BY_NAME, advice: str = _FIELDS_LISTED) -> list[ConditionProblem]:
-    """The problems that the library names, each with its place and with what was probably meant."""
+    """The problems reported by the library, each with its position and a suggestion."""
     problems = [
         ConditionProblem(
             max(0, int(line)),

@@ -25,12 +25,12 @@ _MOST_KEPT = 10_000
 
 
 class CelRequirements(Requirements):
-    """Fills the port `Requirements`."""
+    """Implements the port `Requirements`."""
 
     def __init__(self) -> None:
         self._environment = cel.NewEnv(variables=_FIELDS)
         self._known: dict[str, Any] = {}
-        """The compiled text, or what is wrong with it."""
+        """The compiled texts, or their problems."""
 
     def problems(self, text: str) -> Sequence[ConditionProblem]:
         known = self._of(text)

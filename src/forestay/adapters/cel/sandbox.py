@@ -19,11 +19,11 @@ from forestay.ports.rules.conditions import ConditionProblem, ConditionTrial
 
 START = 60.0
 WALL = 5.0
-"""Seconds for one answer. The limit is on the CPU, and the kernel keeps it; this is for a process that is stopped or swapped out."""
+"""Seconds for one answer. The kernel enforces the limit on CPU time; this is for a process that is stopped or swapped out."""
 
 
 class CelSandbox:
-    """Fills the port `ConditionSandbox`. The process is started when it is first needed, and again after it was lost."""
+    """Implements the port `ConditionSandbox`. The process is started when it is first needed, and again after it was lost."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -31,7 +31,7 @@ class CelSandbox:
         self._lock = threading.Lock()
         self._asked = 0
         self.killed = 0
-        """How many texts used a process up."""
+        """The number of texts for which a process was killed."""
 
     async def try_out(self, text: str, contexts: Sequence[Context] = ()) -> ConditionTrial:
         return await asyncio.to_thread(self.try_now, text, contexts)
@@ -40,7 +40,7 @@ class CelSandbox:
         await asyncio.to_thread(self.end)
 
     def try_now(self, text: str, contexts: Sequence[Context] = ()) -> ConditionTrial:
-        """The same for callers without a loop."""
+        """The same for callers without an event loop."""
         wrong = check_bounds(text)
         if wrong:
             return ConditionTrial(tuple(ConditionProblem(0, 0, message) for message in wrong))
@@ -96,7 +96,7 @@ class CelSandbox:
         if process is None:
             return
         if process.stdin is not None:
-            # Its fork sees the end of the requests and goes; then it goes itself.
+            # Its fork sees the end of the requests and exits; then it exits itself.
             with suppress(OSError):
                 process.stdin.close()
         try:

@@ -1,8 +1,8 @@
 """The process in which untrusted expressions are evaluated: `python -m forestay.adapters.cel.sandboxed`.
 
-The first process loads the library once and tries nothing itself: it forks. The fork answers request by request until one of them uses
-it up: the kernel ends it at 250 ms of CPU (a profiling timer, so a busy machine makes no difference), or at 64 MiB more than it began
-with. Then the first process says so in place of the answer and forks again, which takes milliseconds and not the half second of a start.
+The first process loads the library once and evaluates nothing itself: it forks. The fork answers request by request until one exceeds
+the limits: the kernel ends it at 250 ms of CPU (a profiling timer, so a busy machine makes no difference), or at 64 MiB more than at its
+start. Then the first process reports that in place of the answer and forks again, which takes milliseconds instead of the half second of a start.
 
 A request and an answer are one line of JSON each.
 """
@@ -28,7 +28,7 @@ MEMORY = 64 << 20
 def main() -> None:
     conditions = CelConditions()
     worst = worst_context()
-    # Whatever the parent had, a stroke of Ctrl-C is for the parent.
+    # Whatever handler the parent had, Ctrl-C is for the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         child = os.fork()

@@ -33,7 +33,7 @@ ATTRIBUTES = (
 _STATES = {
     1: (BatchState.WAITING, "IDLE"),
     2: (BatchState.RUNNING, "RUNNING"),
-    # In the queue it is still being taken off its machine; only in the history it is gone.
+    # In the queue it is still being removed from its machine; it is gone only when it is in the history.
     3: (BatchState.RUNNING, "REMOVED"),
     4: (BatchState.ENDED, "COMPLETED"),
     5: (BatchState.WAITING, "HELD"),
@@ -42,7 +42,7 @@ _STATES = {
 }
 _PLAIN = re.compile(r"^[A-Za-z0-9._:-]+$")
 TAKEN_ALONG = "PATH,HOME,USER,LOGNAME,LANG,TZ"
-"""What a pilot gets of the agent's environment; nothing else, for there may be secrets in it."""
+"""The variables of the agent's environment that a pilot gets; others may contain secrets."""
 ONCE = "NumJobStarts > 0 && (JobStatus == 1 || JobStatus == 5)"
 """HTCondor starts an evicted job again and keeps a held one: a pilot is removed instead."""
 _DOWN = ("failed to connect", "can't find address", "unable to locate", "can't connect", "failed to contact")
@@ -61,7 +61,7 @@ class HtcondorBatch:
     environment: Mapping[str, str] | None = None
 
     async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
-        """As the port says. `options` come before our own words, which therefore count."""
+        """As the port says. `options` come before our own settings, which therefore take precedence."""
         if not _PLAIN.match(job.name):
             raise Permanent(f"invalid batch job name: {job.name!r}")
         if job.queue is not None:
@@ -114,7 +114,7 @@ class HtcondorBatch:
                 raise Transient(" ".join(ran.err.split())[:1000] or f"condor_rm ended with {ran.code}")
 
     async def _both(self, which: Sequence[str]) -> tuple[dict[str, BatchJob] | None, dict[str, BatchJob] | None]:
-        """The queue first: what leaves it in between is in the history by then."""
+        """The queue first: jobs that leave it in between are in the history by then."""
         form = ["-json", "-attributes", ",".join(ATTRIBUTES)]
         queue = _read(await self._ask(["condor_q", "-allusers", *form, *which]), over=False)
         history = _read(await self._ask(["condor_history", *form, *which]), over=True)
@@ -128,7 +128,7 @@ class HtcondorBatch:
 
 
 def _description(job: PilotJob) -> str:
-    """What condor_submit reads. The shell stands for the pilot: HTCondor would look for a bare `python3` in the job's folder."""
+    """The submit description. It runs the pilot through a shell: HTCondor would search a bare `python3` in the job's folder."""
     command = ["-c", 'exec "$@" >"$0" 2>&1', job.output or "/dev/null", *job.command]
     lines = {
         "universe": "vanilla",
@@ -154,7 +154,7 @@ def _description(job: PilotJob) -> str:
 
 
 def _words(words: Sequence[str]) -> str:
-    """In HTCondor's quotes: each word in single ones."""
+    """Arguments in HTCondor's quoting: each word in single quotes."""
     quoted = " ".join("'" + word.replace("'", "''") + "'" for word in words)
     if _MACRO.search(quoted):
         raise Permanent(f"HTCondor would expand a part of this itself: {quoted}")
@@ -166,7 +166,7 @@ def _said(words: str, any_of: Sequence[str]) -> bool:
 
 
 def _read(ran: CommandResult | None, *, over: bool) -> dict[str, BatchJob] | None:
-    """The jobs of one answer by id; None for no answer. Nothing at all is printed where there are none."""
+    """The jobs of one output by id; None for no answer. The output is empty where there are none."""
     if ran is None or ran.code != 0:
         return None
     try:
@@ -216,7 +216,7 @@ def _age(job: BatchJob) -> tuple[int, int]:
 
 
 def _slices(names: Collection[str]) -> list[tuple[str, ...]]:
-    """Only plain names: they stand in an expression."""
+    """The names in slices; only plain names, because they are part of an expression."""
     wrong = [name for name in names if not _PLAIN.match(name)]
     if wrong:
         raise Permanent(f"invalid batch job name: {wrong[0]!r}")

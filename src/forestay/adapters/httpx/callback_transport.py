@@ -19,12 +19,12 @@ from forestay.ports.flows.flow_format import CALLBACK_MARKS, FlowFormats, NoForm
 SECONDS = 5.0
 MAX_ANSWER = 65_536
 GONE = 410
-"""The one answer that says for good that nobody will take it."""
+"""The only status that refuses a callback for good."""
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class HttpxCallbackTransport:
-    """Fills `ports.operations.callback_transport.Notify`."""
+    """Implements `ports.operations.callback_transport.Notify`."""
 
     def __init__(self, allowed: tuple[str, ...], formats: FlowFormats | None = None) -> None:
         self._outbound = OutboundPolicy(allowed, setting="callback_hosts")
@@ -45,7 +45,7 @@ class HttpxCallbackTransport:
         if name := CALLBACK_MARKS.get(parts.fragment):
             try:
                 content, own = self._formats.get(name).callback(body)
-            except NotInstalled as error:  # it may be, by the time of the next try
+            except NotInstalled as error:  # it may be installed by the next attempt
                 raise Transient(str(error)) from error
             headers |= own
         try:
@@ -54,11 +54,11 @@ class HttpxCallbackTransport:
                 guarded_client(self._outbound) as client,
                 client.stream("POST", url, content=content, headers=headers) as answer,
             ):
-                with suppress(ValueError):  # whoever answers with more is heard, and not to the end
+                with suppress(ValueError):  # a longer response counts, but is not read to its end
                     await bounded(answer, MAX_ANSWER, raw=True)
         except (TimeoutError, httpx.HTTPError, OSError) as error:
             raise Transient(f"no response from {host}: {type(error).__name__}") from error
         if answer.status_code == GONE:
             raise Permanent(f"{host} answered {answer.status_code}")
-        if not answer.is_success:  # whoever set it up wrongly may fix it
+        if not answer.is_success:  # a wrong set-up may be fixed
             raise Transient(f"{host} answered {answer.status_code}")

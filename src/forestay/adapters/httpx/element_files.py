@@ -16,7 +16,7 @@ GONE = (404, 410)
 
 
 class HttpElementFiles:
-    """Fills `ports.data.storage.ElementFiles`."""
+    """Implements `ports.data.storage.ElementFiles`."""
 
     def __init__(self, allowed: OutboundPolicy) -> None:
         self._allowed = allowed
@@ -58,7 +58,7 @@ class HttpElementFiles:
 
 
 def _trouble(place: str, status: int) -> Transient:
-    """In words without the address: it may be signed."""
+    """The error, without the URL: it may be signed."""
     return Transient(f"{_host(place)} answered {status}")
 
 

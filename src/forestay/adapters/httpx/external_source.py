@@ -19,7 +19,7 @@ class WebSource(ExternalSource):
     def __init__(self, url: str, token: Callable[[], str] | None = None) -> None:
         self._url = url
         self._token = token
-        # The operator named this very host, so it may be on the operator's own network; no other is reached.
+        # The operator configured this host, so it may be on the operator's own network; no other host is allowed.
         self._outbound = OutboundPolicy((f"private:{urlsplit(url).hostname}",), setting="external_sources")
 
     async def read(self) -> bytes:

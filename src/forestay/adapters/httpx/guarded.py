@@ -1,7 +1,7 @@
 """The only HTTP client for outgoing requests: it calls listed hosts only, connects to the address that was checked, and follows no redirect.
 
-A name is looked up once for each connection, every address that it stands for must be allowed, and that address is connected to under the name's
-own certificate. No redirect is followed, no proxy of the environment asked, no cookie kept.
+A name is resolved once for each connection, all its addresses must be allowed, and the connection goes to that address and is verified by the
+name's own certificate. No redirect is followed, no proxy of the environment used, no cookie kept.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from forestay.ports.errors import Permanent, Transient
 
 
 class PinnedTransport(httpx.AsyncHTTPTransport):
-    """Looks a host up itself, and connects to what it found."""
+    """Resolves a host itself, and connects to the checked address."""
 
     def __init__(self, allowed: OutboundPolicy, **options: Any) -> None:
         super().__init__(trust_env=False, **options)
         self._allowed = allowed
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        # As the library itself understands the address: no other reading of it decides where the call goes.
+        # The host as the library itself parses the URL, so that check and connection cannot differ.
         url, host = request.url, request.url.raw_host.decode("ascii")
         if why := self._allowed.refuses(host):
             raise Permanent(why)
@@ -48,8 +48,8 @@ def guarded_client(
     verify: ssl.SSLContext | None = None,
     keep: bool = False,
 ) -> httpx.AsyncClient:
-    """A client for these hosts alone. `seconds` bound each wait; whoever calls bounds the whole. `keep`: connections are used again, for one host only."""
-    # Kept connections are told apart by their address, and two names may share one.
+    """A client for these hosts only. `seconds` limits each wait; the caller limits the whole. `keep`: connections are reused, for one host only."""
+    # Kept connections are identified by their address, which two names may share.
     limits = httpx.Limits(max_keepalive_connections=4 if keep else 0)
     transport = PinnedTransport(allowed, verify=verify or certificates(), limits=limits)
     timeout = httpx.Timeout(seconds, connect=connect or seconds)
@@ -57,7 +57,7 @@ def guarded_client(
 
 
 async def resolved(allowed: OutboundPolicy, host: str, port: int) -> str:
-    """The address of an allowed host; `Permanent` if it is one that the host may not have."""
+    """The address of an allowed host; `Permanent` if the host may not have that address."""
     loop = asyncio.get_running_loop()
     try:
         found_addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -72,7 +72,7 @@ async def resolved(allowed: OutboundPolicy, host: str, port: int) -> str:
 
 
 async def bounded(answer: httpx.Response, most: int, *, raw: bool = False) -> bytes:
-    """What was answered, up to so many bytes; `ValueError` if there is more. `raw`: as it came over the wire."""
+    """The response body, up to `most` bytes; `ValueError` if it is longer. `raw`: not decoded."""
     content = bytearray()
     async for piece in answer.aiter_raw() if raw else answer.aiter_bytes():
         content += piece
@@ -83,12 +83,12 @@ async def bounded(answer: httpx.Response, most: int, *, raw: bool = False) -> by
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """Whom to trust; read once, since that takes longer than a call."""
+    """The certificate authorities; read once, since that takes longer than a call."""
     return httpx.create_ssl_context()
 
 
 def certificates_with(ca: Path | None = None, certificate: Path | None = None) -> ssl.SSLContext:
-    """Whom to trust, if not whom everybody does, and what is shown to servers that ask for a certificate: a file with one and its key."""
+    """A context with own certificate authorities, and with the client certificate for servers that ask for one: a file with it and its key."""
     if ca is None and certificate is None:
         return certificates()
     context = ssl.create_default_context(cafile=None if ca is None else str(ca))

@@ -16,11 +16,11 @@ from forestay.ports.errors import Transient
 SECONDS = 10.0
 MAX_ANSWER = 65_536
 _LATER = frozenset({401, 403, 404, 408, 425, 429})
-"""Refusals that whoever looks after the servers can fix, or time."""
+"""Refusals that an administrator can fix, or that pass with time."""
 
 
 class WebLineage:
-    """Fills `ports.operations.lineage.Lineage`."""
+    """Implements `ports.operations.lineage.Lineage`."""
 
     def __init__(self, url: str, token: Callable[[], str] | None = None) -> None:
         self._url = url

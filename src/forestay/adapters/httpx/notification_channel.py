@@ -10,12 +10,12 @@ from forestay.ports.operations.notification_channel import NotificationMessage
 
 
 class WebChannel:
-    """Fills `ports.operations.notification_channel.NotificationChannel`."""
+    """Implements `ports.operations.notification_channel.NotificationChannel`."""
 
     def __init__(self, url: str, token: Callable[[], str] | None = None) -> None:
         self._url = url
         self._token = token
-        # The operator named this very host, so it may be on the operator's own network; no other is reached.
+        # The operator configured this host, so it may be on the operator's own network; no other host is allowed.
         self._notify = HttpxCallbackTransport((f"private:{urlsplit(url).hostname}",))
 
     async def tell(self, message: NotificationMessage) -> None:

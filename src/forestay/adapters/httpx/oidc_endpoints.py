@@ -20,12 +20,12 @@ MAX_ANSWER = 1 << 20
 
 
 class HttpxOidcEndpoints:
-    """Fills `ports.operations.oidc_endpoints.OidcEndpoints`."""
+    """Implements `ports.operations.oidc_endpoints.OidcEndpoints`."""
 
     def __init__(
         self, secrets: Secrets, allowed: OutboundPolicy, *, secret: str = "", ca_file: Path | None = None
     ) -> None:
-        """`secret` says where the client's secret is; empty: it has none. `ca_file`: whom to trust, unless it is whom everybody does."""
+        """`secret` refers to the client's secret; empty: it has none. `ca_file`: certificate authorities instead of the system's."""
         self._secrets = secrets
         self._allowed = allowed
         self._secret = secret
@@ -54,7 +54,7 @@ class HttpxOidcEndpoints:
     async def _ask(
         self, method: str, url: str, *, data: dict[str, str] | None = None, auth: tuple[str, str] | None = None
     ) -> tuple[int, Mapping[str, object]]:
-        # Asked once in many minutes, so that nothing is kept open.
+        # Called once in many minutes, so no connection is kept open.
         try:
             async with (
                 asyncio.timeout(SECONDS),

@@ -23,19 +23,19 @@ STAMP = "Forestay-Stamp"
 SECONDS = 5.0
 CONNECT_SECONDS = 2.0
 WHOLE = 30.0
-"""Seconds for an answer to its end, however slowly it comes."""
+"""Seconds for a complete response, however slowly it arrives."""
 MAX_ANSWER = 32 << 20
 MAX_OUTPUTS = 65_536
-"""Bytes of what a run gave back: a run carries it."""
+"""The most bytes of a run's outputs: a run carries them."""
 _LATER = frozenset({401, 403, 404, 408, 425, 429})
-"""Refusals that the peer's administrator can fix, or time; also of a server that is being set up."""
+"""Refusals that the peer's administrator can fix, or that pass with time; also those of a server that is being set up."""
 
 
 class HttpxPeerCalls:
-    """Fills `ports.peers.peer.PeerCalls`."""
+    """Implements `ports.peers.peer.PeerCalls`."""
 
     def __init__(self, tokens: PeerTokens, allowed: OutboundPolicy, verify: ssl.SSLContext | None = None) -> None:
-        """`verify`: whom to trust, and what is shown to peers that ask for a certificate; None: whom everybody does, and nothing."""
+        """`verify`: the certificate authorities, and the client certificate for peers that ask for one; None: the system's, and none."""
         self._tokens = tokens
         self._allowed = allowed
         self._verify = verify

@@ -19,16 +19,16 @@ from forestay.ports.operations.identity import BadToken, Principal, Role
 
 AUDIENCE = "forestay"
 SEALED = "forestay-sealed"
-"""Whom sealed words are for: nobody who takes tokens."""
+"""The audience of sealed values, which no consumer of tokens accepts."""
 CACHE = 150_000
-"""Tokens that were checked: as many as there are pilots, or every heartbeat would be checked anew."""
+"""The most verified tokens that are cached: as many as there are pilots, or every heartbeat would be verified again."""
 
 
 class SignedIdentity:
-    """Fills `ports.operations.identity.Identity`."""
+    """Implements `ports.operations.identity.Identity`."""
 
     def __init__(self, keys: Sequence[bytes], clock: Clock) -> None:
-        """The first key signs; what any of them has signed is good, so that one can take the place of another."""
+        """The first key signs; signatures of all keys are valid, so that keys can be rotated."""
         self._keys = [OctKey.import_key(key) for key in keys]
         self._key = self._keys[0]
         self._clock = clock
@@ -104,7 +104,7 @@ def _text(value: object) -> str:
 
 
 def signing_keys(path: Path) -> list[bytes]:
-    """The keys in a file that only its owner may read, one a line; made where there is none."""
+    """The keys in a file that only its owner may read, one on each line; created where there is none."""
     if not path.exists():
         make_private(path, secrets.token_hex(32))
     must_be_private(path, "it signs every token")

@@ -26,7 +26,7 @@ EARLY = 30
 
 
 class Ed25519Tokens:
-    """Fills `ports.peers.peer.PeerTokens`."""
+    """Implements `ports.peers.peer.PeerTokens`."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file
@@ -38,7 +38,7 @@ class Ed25519Tokens:
         return json.dumps(self._key().as_dict(private=False, use=None), sort_keys=True)
 
     def _key(self) -> OKPKey:
-        """Read when it is first needed: a domain without peers has no such file."""
+        """The key pair, read when it is first needed: a domain without peers has no such file."""
         if self._own is None:
             self._own = _stored(self._file)
         return self._own
@@ -91,7 +91,7 @@ class Ed25519Tokens:
 
 @lru_cache(maxsize=256)
 def _of_a_peer(head: str) -> bool:
-    """Asked of every token that comes here, and there are few different heads."""
+    """Whether a header is that of a peer's token. Cached, because every token is checked and there are few different headers."""
     try:
         return bool(json.loads(urlsafe_b64decode(f"{head}==")).get("typ") == KIND)
     except (ValueError, AttributeError):
@@ -99,10 +99,10 @@ def _of_a_peer(head: str) -> bool:
 
 
 def _public(key: str) -> OKPKey:
-    """`Permanent` if the text is no public key."""
+    """Parse a public key; `Permanent` if the text is not one."""
     try:
         document = json.loads(key)
-        # Only what a public key has: a private one that somebody sent by mistake goes no further.
+        # Only the public part: a private key that somebody sent by mistake is not kept.
         return OKPKey.import_key({name: document[name] for name in ("kty", "crv", "x")})
     except (JoseError, ValueError, KeyError, TypeError) as error:
         raise Permanent(
@@ -111,7 +111,7 @@ def _public(key: str) -> OKPKey:
 
 
 def _stored(path: Path) -> OKPKey:
-    """The key pair in a file that only its owner may read; made where there is none."""
+    """The key pair in a file that only its owner may read; created where there is none."""
     if not path.exists():
         make_private(path, json.dumps(OKPKey.generate_key("Ed25519").as_dict(private=True)))
     must_be_private(path, "it identifies this domain to its peers")

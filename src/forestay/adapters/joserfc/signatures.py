@@ -17,9 +17,9 @@ from forestay.ports.operations.oidc_endpoints import Keys, TokenHeader
 ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
 )
-"""All that may be allowed. None of them takes a key that is also public for a secret."""
+"""All algorithms that may be allowed. None of them uses a public key as a secret."""
 TYPES = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})
-"""What a token may call itself: others, such as that of a log-out, say something else."""
+"""The accepted types of tokens: others, such as log-out tokens, have different types."""
 LONGEST_NAME = 256
 MOST_KEYS = 64
 SMALLEST_RSA = 2048
@@ -28,7 +28,7 @@ _NOT_THEIRS = "the token was not issued by the provider"
 
 
 class ProviderKeys:
-    """Fills `ports.operations.oidc_endpoints.Keys`."""
+    """Implements `ports.operations.oidc_endpoints.Keys`."""
 
     def __init__(self, keys: Mapping[str, RSAKey | ECKey | OKPKey]) -> None:
         self._keys = keys
@@ -43,7 +43,7 @@ class ProviderKeys:
 
 
 class JoseSignatures:
-    """Fills `ports.operations.oidc_endpoints.Signatures`."""
+    """Implements `ports.operations.oidc_endpoints.Signatures`."""
 
     def __init__(self, algorithms: frozenset[str]) -> None:
         self._algorithms = sorted(algorithms & ALGORITHMS)
@@ -81,14 +81,14 @@ class JoseSignatures:
         if key is None:
             raise BadToken("the token is signed by a key that the provider does not publish")
         try:
-            # By this very key: keys and addresses of keys in a token's head are not looked at.
+            # With this key only: keys and key URLs in a token's header are ignored.
             return jwt.decode(token, key, algorithms=self._algorithms).claims
         except (JoseError, ValueError, TypeError, RecursionError) as error:
             raise BadToken(_NOT_THEIRS) from error
 
 
 def _key(other_key: object) -> RSAKey | ECKey | OKPKey | None:
-    """A key that may check signatures; anything else is as if it were not there."""
+    """A key that may verify signatures; None for anything else."""
     if not isinstance(other_key, dict) or other_key.get("use", "sig") != "sig":
         return None
     kind = _KINDS.get(str(other_key.get("kty")))
@@ -96,7 +96,7 @@ def _key(other_key: object) -> RSAKey | ECKey | OKPKey | None:
         return None
     try:
         key = kind.import_key(other_key)
-        # What signs is nobody's but the provider's: a key that shows it is no key any more.
+        # A published private key is compromised and not accepted.
         if key.is_private or (isinstance(key, RSAKey) and key.raw_value.key_size < SMALLEST_RSA):
             return None
     except (JoseError, ValueError, TypeError, KeyError):

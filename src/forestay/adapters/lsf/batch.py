@@ -1,6 +1,6 @@
 """Implements `ports.sites.batch.BatchReader` with LSF's own commands; bhist still knows by name what bjobs has forgotten.
 
-Read from the commands' documented output. No LSF was at hand to hold it against: see the page on batch systems.
+Written from the commands' documented output; not tested against a real LSF: see the page on batch systems.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STATES = {
     **dict.fromkeys(("RUN", "USUSP", "SSUSP"), BatchState.RUNNING),
     **dict.fromkeys(("DONE", "EXIT"), BatchState.ENDED),
     "ZOMBI": BatchState.LOST,
-    # mbatchd does not hear the host: it may be any of the others.
+    # mbatchd cannot reach the host: the state may be any of the others.
     "UNKWN": BatchState.UNKNOWN,
 }
 _SIGNALS = 128
@@ -36,7 +36,7 @@ class LsfReader:
     seconds: float = 60.0
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
-        """As the port says. One question a name; bhist is asked for those that bjobs does not know."""
+        """As the port says. One query for each name; bhist is called for those that bjobs does not know."""
         found_jobs: dict[str, tuple[BatchJob, ...]] = {}
         for name in dict.fromkeys(names):
             returned_jobs = await self._jobs(["-J", name])

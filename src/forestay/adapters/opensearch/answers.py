@@ -22,10 +22,10 @@ _BY_STATUS: Mapping[int, type[PortError]] = {
     409: Conflict,
     413: Permanent,
 }
-"""What a status means while the set-up is checked. Everything else (timeouts, 408, 429, 5xx) may go through later."""
+"""The meaning of a status while the set-up is checked. Everything else (timeouts, 408, 429, 5xx) may succeed later."""
 
 _BLOCKED = frozenset({"cluster_block_exception", "index_create_block_exception"})
-"""Answered with 403 although it passes: a full disk, a cluster without a manager."""
+"""Errors answered with 403 although they are temporary: a full disk, a cluster without a manager."""
 
 _OF_THE_REQUEST = frozenset(
     {
@@ -43,12 +43,12 @@ _OF_THE_REQUEST = frozenset(
 """Answered with 400 because of the values of a request. Every other refusal (a missing or closed index, credentials, rights)
 means that the cluster changed under the server: an operator repairs that, and the request was right."""
 _OF_THE_SETUP = ("alias", "fielddata", "Fielddata", "write index", "mapper [")
-"""Words of an `illegal_argument_exception` that is about the indexes and not about the request."""
+"""Words of an `illegal_argument_exception` that concerns the indexes and not the request."""
 
 _NOT_PARSED = re.compile(r"failed to parse field \[[^]]*\] of type \[(\w+)\](?:.*field's value: '(.*)')?", re.DOTALL)
 _INTEGER = re.compile(r"-?\d+")
 OUR_TYPES = frozenset({"keyword", "long", "boolean", "binary", "object"})
-"""Types of fields that we map."""
+"""Field types in our mappings."""
 
 _OTHER_HOST = frozenset({502, 503, 504})
 
@@ -86,7 +86,7 @@ def _at_run_time(status: int, kind: str, reason: str) -> type[PortError]:
 
 
 def _mapped_otherwise(reason: str) -> bool:
-    """Whether a field could not be parsed since the index has another type for it: we write no words where we map numbers."""
+    """Whether a field could not be parsed because the index has another type for it: we never write text where we map numbers."""
     found = _NOT_PARSED.search(reason)
     if found is None:
         return False
@@ -97,7 +97,7 @@ def _mapped_otherwise(reason: str) -> bool:
 
 
 def host_failed(error: OpenSearchException) -> bool:
-    """Whether the trouble may be with that one host, so that others should be asked."""
+    """Whether the problem may be limited to that host, so that others should be tried."""
     return isinstance(error, TransportError) and (
         isinstance(error, VendorConnectionError) or error.status_code in _OTHER_HOST
     )
@@ -117,7 +117,7 @@ def _root_cause(info: object) -> Mapping[str, Any]:
 
 
 class Rejected(NamedTuple):
-    """The store will never take this document: its shape is wrong, which is a mistake of ours."""
+    """The store will never accept this document: its shape is wrong, which is a bug."""
 
     detail: str
 
@@ -128,8 +128,8 @@ BulkResult = Written | Conflicted | Unknown | Rejected
 def bulk_results(answer: Any, asked: Sequence[str], copies: int) -> Sequence[BulkResult]:
     """One result for each line of a bulk request, in its order.
 
-    A line was written only if no copy failed to take it and as many copies as we wait for have it. An answer that
-    does not fit the request says nothing about any of its lines.
+    A line was written only if no copy failed to store it and the required number of copies have it. A response that
+    does not match the request proves nothing about any of its lines.
     """
     items = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(items, list) or len(items) != len(asked):

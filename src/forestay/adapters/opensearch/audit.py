@@ -13,7 +13,7 @@ from forestay.ports.exceptions.audit import MAX_PAGES
 
 
 class OpenSearchAuditStore:
-    """Fills the port `AuditStore`. The job store opens and closes the cluster that both share."""
+    """Implements the port `AuditStore`. The job store opens and closes the cluster that both share."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

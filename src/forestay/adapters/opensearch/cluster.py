@@ -1,8 +1,8 @@
 """One OpenSearch cluster as all stores use it: bulk writes, realtime gets, searches, refreshes.
 
-Documents are only ever written whole, by `_bulk`: created under an id that is given, or put over the version that was
-read (`if_seq_no` and `if_primary_term`). There are no partial updates, scripts, retries or made-up ids. Requests are
-put together as bytes and answers are parsed once, since this is where a server spends its time.
+Documents are only ever written whole, by `_bulk`: created under a given id, or over the version that was
+read (`if_seq_no` and `if_primary_term`). There are no partial updates, scripts, retries or generated ids. Requests are
+assembled as bytes and responses are parsed once, since this is where a server spends its time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from forestay.ports.jobs.job_store import Unknown, Version, WriteResult
 _log = structlog.get_logger(__name__)
 
 MOST_LINES = 2_000
-"""A larger write is sent as several requests at once: one of 10,000 documents would hold up everyone else's."""
+"""Lines of one request; a larger write is sent as several concurrent requests: one of 10,000 documents would delay all others."""
 
 _LARGE_BODY = 1 << 20
 
@@ -49,7 +49,7 @@ class Cluster:
         self._write_params = {
             "require_alias": "true",
             "wait_for_active_shards": str(wait_for_active_shards),
-            # The server gives up first: what we no longer wait for should not take place much later.
+            # The server times out first: a write that we no longer wait for should not take place much later.
             "timeout": f"{max(1, int(timeout * 900))}ms",
         }
 
@@ -60,14 +60,14 @@ class Cluster:
         await self.hosts.close()
 
     async def ask(self, path: str) -> Any:
-        """What the cluster says of itself."""
+        """Request information about the cluster itself."""
         return await self.hosts.read(path, method="GET", params={}, checking_setup=True)
 
     async def write(self, kind: str, lines: Sequence[tuple[str, Version | None, bytes]]) -> Sequence[WriteResult]:
-        """Write documents (id, expected version, body); one result each. Nothing is ever sent twice.
+        """Write documents (id, expected version, body); returns one result for each. Nothing is ever sent twice.
 
-        `Permanent` if the store can never take any of them; one such among others is `Unknown`, so that the results
-        of the others are not lost with it, and tried alone it is refused for good.
+        `Permanent` if the store can never accept any of them; a single such document among others is `Unknown`, so that the results
+        of the others are not lost with it; when it is retried alone it is refused for good.
         """
         if len(lines) <= MOST_LINES:
             results = await self._bulk(kind, lines)
@@ -104,25 +104,25 @@ class Cluster:
         return bulk_results(answer, verbs, self._copies)
 
     async def overwrite(self, kind: str, identifier: str, document: bytes) -> None:
-        """Put a document that has one writer only over whatever is there."""
+        """Write a document that has only one writer, over any existing one."""
         line = b'{"index":{"_id":%b}}\n%b\n' % (orjson.dumps(identifier), document)
         _sure(bulk_results(await self._send(kind, [line]), ["index"], self._copies))
 
     async def remove(self, kind: str, identifiers: Sequence[str]) -> None:
-        """Remove documents that have one writer only; those not there are as good as removed."""
+        """Remove documents that have only one writer; missing ones count as removed."""
         if identifiers:
             await self._delete(
                 kind, [b'{"delete":{"_id":%b}}\n' % orjson.dumps(identifier) for identifier in identifiers], {200, 404}
             )
 
     async def remove_at(self, kind: str, versions: Sequence[tuple[str, Version]]) -> int:
-        """Remove documents that are still at these versions; how many went."""
+        """Remove documents that are still at these versions; returns how many."""
         line = b'{"delete":{"_id":%b,"if_seq_no":%d,"if_primary_term":%d}}\n'
         lines = [line % (orjson.dumps(name), version.number, version.term) for name, version in versions]
         return (await self._delete(kind, lines, {200, 404, 409})).count(200)
 
     async def _delete(self, kind: str, lines: list[bytes], clear: set[int]) -> list[int]:
-        """The status of each line; one that is not clear, or missing, leaves everything unsure."""
+        """The status of each line; an unclear or missing one makes the whole result unsure."""
         items = (await self._send(kind, lines)).get("items", ())
         statuses = [result["delete"]["status"] for result in items]
         if len(statuses) != len(lines) or not clear.issuperset(statuses):
@@ -130,7 +130,7 @@ class Cluster:
         return statuses
 
     async def remove_where(self, kind: str, query: Mapping[str, Any]) -> int:
-        """Remove the documents that a search finds, unless one is written meanwhile; how many went. Harmless to repeat."""
+        """Remove the documents that a search finds, except those written meanwhile; returns how many. Harmless to repeat."""
         params = {"conflicts": "proceed", "wait_for_active_shards": self._write_params["wait_for_active_shards"]}
         answer = await self.hosts.read(f"/{self.layout.alias(kind)}/_delete_by_query", {"query": query}, params=params)
         if answer["timed_out"] or answer["failures"]:
@@ -139,12 +139,12 @@ class Cluster:
 
     async def _send(self, kind: str, body: list[bytes]) -> Any:
         lines = b"".join(body)
-        # The HTTP library warns of large byte strings, and takes a file of the same bytes.
+        # The HTTP library warns about large byte strings, but accepts a file of the same bytes.
         payload: Any = BytesIO(lines) if len(lines) > _LARGE_BODY else lines
         return await self.hosts.write(f"/{self.layout.alias(kind)}/_bulk", payload, self._write_params)
 
     async def get(self, kind: str, identifiers: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """The documents that are there, as hits with source and version, realtime."""
+        """The existing documents, as hits with source and version, realtime."""
         if not identifiers:
             return ()
         answer = await self.hosts.read(f"/{self.layout.alias(kind)}/_mget", {"ids": list(identifiers)}, params={})
@@ -155,7 +155,7 @@ class Cluster:
         return [doc for doc in docs if doc.get("found")]
 
     async def search(self, kind: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The whole answer of a search; one that some part of the index did not give is no answer."""
+        """The complete response of a search; a response without some shards counts as an error."""
         params = {"allow_partial_search_results": "false"}
         answer: Mapping[str, Any] = await self.hosts.read(f"/{self.layout.alias(kind)}/_search", body, params=params)
         if answer["timed_out"] or answer["_shards"]["failed"]:
@@ -163,7 +163,7 @@ class Cluster:
         return answer
 
     async def refresh(self, *kinds: str) -> None:
-        """Make what is acknowledged visible to searches."""
+        """Make acknowledged writes visible to searches."""
         names = ",".join(self.layout.alias(kind) for kind in kinds or FIELDS)
         answer = await self.hosts.read(f"/{names}/_refresh", params={})
         if answer["_shards"]["failed"]:
@@ -171,7 +171,7 @@ class Cluster:
 
 
 def to_json(document: object, what: str) -> bytes:
-    """The bytes of a document; `Permanent` for what JSON cannot say, such as half a character or a huge number."""
+    """The bytes of a document; `Permanent` for values that JSON cannot represent, such as half a surrogate pair or a huge number."""
     try:
         return orjson.dumps(document)
     except TypeError as error:

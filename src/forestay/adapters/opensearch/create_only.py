@@ -9,11 +9,11 @@ from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import Conflicted, Unknown, Written
 
 CONFIRMATIONS = 20
-"""Tries to confirm a document that stood already."""
+"""Attempts to confirm an existing document."""
 
 
 async def create(cluster: Cluster, kind: str, lines: Sequence[tuple[str, None, bytes]]) -> list[bool]:
-    """Create what is not there; what a conflict says is there is confirmed."""
+    """Create missing documents; where a conflict reports an existing one, that is confirmed."""
     results = await cluster.write(kind, lines) if lines else ()
     unsure = [result.detail for result in results if isinstance(result, Unknown)]
     if unsure:
@@ -27,7 +27,7 @@ async def _confirm(cluster: Cluster, kind: str, names: Sequence[str]) -> None:
     """Write documents once more as they are, over the version that was read.
 
     A create may conflict with a document that only a primary about to be replaced has: it would be rolled back. Once a
-    write over it is acknowledged it stays. Of a crowd that confirms the same one, one gets through at a time.
+    write over it is acknowledged it is durable. Of many processes that confirm the same document, one succeeds at a time.
     """
     for _ in range(CONFIRMATIONS):
         if not names:

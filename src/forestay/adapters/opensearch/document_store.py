@@ -11,7 +11,7 @@ from forestay.ports.jobs.job_store import MAX_PAGE, Version, WriteResult
 
 
 class OpenSearchDocumentStore:
-    """Fills the port `DocumentStore`. The job store opens and closes the cluster that both share."""
+    """Implements the port `DocumentStore`. The job store opens and closes the cluster that both share."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

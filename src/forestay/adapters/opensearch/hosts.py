@@ -1,9 +1,9 @@
 """The hosts of one OpenSearch cluster, and which of them gets a request.
 
 The client library's own pool is not used: it repeats requests, and a repeated version-checked write conflicts with
-itself. With its retries off it still hands out a dead host again and again. Here every request goes to one host;
-reads may go on to the next one, writes never do. A host that failed rests, and comes back by a probe of its own, so
-that no call is spent on finding out.
+itself. With its retries off it still selects a dead host again and again. Here every request goes to one host;
+reads may continue with the next one, writes never do. A failed host rests, and comes back after a separate probe, so
+that no call is lost on testing it.
 
 Everything is sent by POST: the HTTP library silently repeats a PUT or a GET whose connection was closed.
 """
@@ -27,18 +27,18 @@ _FIRST_REST = 0.5
 _LONGEST_REST = 15.0
 _PROBE_TIMEOUT = 2.0
 _SETUP_TIMEOUT = 30.0
-"""Seconds for requests of the set-up. A cluster makes indexes one after the other, and many servers may start at once."""
+"""Seconds for requests of the set-up. A cluster creates indexes one after the other, and many servers may start at once."""
 _CONNECTIONS = 64
 _REPEATS_A_CALL = 0.1
-"""Of all calls so many may be repeats: a store that refuses every second one must not be asked half as often again."""
+"""The share of all calls that may be repeats: a store that refuses every second call must not get half as many again."""
 _MOST_REPEATS = 20
-"""Saved up for a host that dies with calls under way."""
+"""The most repeats saved up, for a host that dies with calls in flight."""
 _LINES = {"content-type": "application/x-ndjson"}
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to get in. Certificates and keys are paths."""
+    """The credentials for the cluster. Certificates and keys are paths."""
 
     user: str | None = None
     password: str | None = None
@@ -79,7 +79,7 @@ class _ClusterHost:
 
 
 class Hosts:
-    """Asks one host at a time, in turn among those that are well."""
+    """Sends each request to one host, in turn among the healthy ones."""
 
     def __init__(self, urls: Sequence[str], *, timeout: float, access: Access | None = None) -> None:
         if not urls:
@@ -106,7 +106,7 @@ class Hosts:
         params: Mapping[str, str],
         checking_setup: bool = False,
     ) -> Any:
-        """Ask, and ask another host if one does not answer. What is asked for must be harmless to repeat."""
+        """Send a read, and repeat it at another host if one does not answer. The request must be harmless to repeat."""
         data = None if body is None else orjson.dumps(body)
         seconds = max(self.timeout, _SETUP_TIMEOUT) if checking_setup else self.timeout
         tries = max(2, len(self._hosts))
@@ -150,7 +150,7 @@ class Hosts:
             if hosts[self._turn].well:
                 break
         else:
-            # All of them failed: go on asking in turn, one may be back.
+            # All of them failed: continue in turn, one may be back.
             self._turn = (self._turn + 1) % len(hosts)
         return hosts[self._turn]
 
@@ -180,7 +180,7 @@ class Hosts:
             raise Transient(f"OpenSearch returned an unreadable response ({path})") from error
 
     async def _probe(self, host: _ClusterHost) -> None:
-        """Ask a resting host whether it sees a cluster manager; one that is cut off does not."""
+        """Probe whether a resting host sees a cluster manager; an isolated one does not."""
         try:
             _, _, text = await host.connection.perform_request(
                 "GET", "/_cluster/health", {"local": "true"}, timeout=_PROBE_TIMEOUT

@@ -41,7 +41,7 @@ _PILED = ("state", "second", "group", "fingerprint", "cause", "owner")
 
 
 class OpenSearchIncidentStore:
-    """Fills the port `IncidentStore`. The job store opens and closes the cluster that both share."""
+    """Implements the port `IncidentStore`. The job store opens and closes the cluster that both share."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -176,13 +176,13 @@ class OpenSearchIncidentStore:
         return self._read(kind, answer["hits"]["hits"])[0]
 
     def _read(self, kind: type[_Paper], hits: Sequence[Mapping[str, Any]]) -> tuple[list[_Paper], list[str]]:
-        """What can be read, and the names, as callers give them, of what cannot."""
+        """The readable documents, and the names, as callers give them, of the unreadable ones."""
         named = ((hit["_id"].removeprefix(f"{kind.__name__}:"), hit) for hit in hits)
         return self.readable.split(named, lambda hit: from_document(kind, hit["_source"]["body"]))
 
 
 def _key(kind: type[object], name: str) -> str:
-    """Incidents, decisions and steps share an index; their ids could be the same."""
+    """The key of a document: incidents, decisions and steps share an index, and their ids could be equal."""
     return f"{kind.__name__}:{name}"
 
 

@@ -1,8 +1,8 @@
 """The indexes: their searchable fields, and the settings on which durability depends.
 
-Each index is reached by an alias, and writes demand one: a write can never make an index with guessed fields.
+Each index is accessed by an alias, and writes require one: a write can never create an index with guessed fields.
 
-Fields that are not listed are kept in the document and cannot be searched (`dynamic: false`): a newer writer's
+Fields that are not listed are stored in the document and cannot be searched (`dynamic: false`): a newer writer's
 fields survive an older writer's rewriting, and the large parts (history, parameters, endings) cost no indexing.
 """
 
@@ -20,7 +20,7 @@ from forestay.ports.exceptions.incident_store import TEXT_FIELDS as INCIDENT_TEX
 from forestay.ports.jobs.job_store import MAX_PAGE, NUMBER_FIELDS, TEXT_FIELDS
 
 LABEL_FIELD = "label_pairs"
-"""The labels as `key=value`, put into the stored document by this adapter and taken out again when it is read."""
+"""The labels as `key=value`, added to the stored document by this adapter and removed when it is read."""
 
 _WORD = {"type": "keyword"}
 _SHOWN = {"type": "keyword", "index": False}
@@ -29,15 +29,15 @@ _NUMBER = {"type": "long"}
 _BARE_NUMBER = {"type": "long", "index": False}
 
 RANGES = frozenset({"created", "changed", "rank"})
-"""Numbers that every job has and by which few jobs are told from many. They have an index of their own; the others are
-checked on the jobs that the rest of a query has found, which is cheaper for the slots of a window too.
+"""Selective numbers that every job has. They have an index of their own; the others are
+checked on the jobs that the rest of a query has found, which is cheaper for the hash slots of a window too.
 
-The queue is not kept in the order of rank (`index.sort`): with a million jobs windows came somewhat sooner and merges
-took 1.4 times as long; what was measured, and how surely, is in decision 11.
+The queue is not stored in the order of rank (`index.sort`): with a million jobs windows came somewhat sooner and merges
+took 1.4 times as long; decision 11 has the measurements and their uncertainty.
 """
 
 _INDEXED = RANGES | {"ended"}
-"""The ends of runs' jobs are looked for by their time, again and again, among many more that have none."""
+"""Ended jobs of runs are searched by time again and again, among many more that have not ended."""
 
 JOB_FIELDS: Mapping[str, Any] = {
     **dict.fromkeys(sorted(TEXT_FIELDS - {"id"}), _WORD),
@@ -73,7 +73,7 @@ SAFE_WITH_COPIES = (3, 7)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many copies and parts the indexes have; parts are for the jobs alone, the rest is small."""
+    """The number of copies and shards of the indexes; only the jobs are sharded, the rest is small."""
 
     prefix: str
     replicas: int
@@ -91,7 +91,7 @@ class Layout:
                 "index": {
                     "number_of_shards": self.shards if kind == "jobs" else 1,
                     "number_of_replicas": self.replicas,
-                    # Set, not left to the default: otherwise an index that nobody searches stops refreshing.
+                    # Set explicitly: by default an index that is not searched stops refreshing.
                     "refresh_interval": "1s",
                     # An acknowledged write is on disk.
                     "translog.durability": "request",
@@ -105,7 +105,7 @@ class Layout:
 
 
 async def make_indexes(hosts: Hosts, layout: Layout) -> None:
-    """Make what is missing, and refuse a cluster that could lose acknowledged writes."""
+    """Create missing indexes, and refuse a cluster that could lose acknowledged writes."""
     await check_server(hosts, layout)
     await asyncio.gather(*(_make(hosts, layout, kind) for kind in FIELDS))
 
@@ -130,7 +130,7 @@ async def _create(hosts: Hosts, layout: Layout, kind: str) -> None:
             f"/{layout.index(kind)}", layout.creation(kind), method="PUT", params=params, checking_setup=True
         )
     except (Permanent, Conflict) as error:
-        # Another process was quicker, and made the same.
+        # Another process was faster and created the same.
         if "resource_already_exists_exception" not in str(error):
             raise
 

@@ -12,7 +12,7 @@ from forestay.ports.errors import NotFound, Permanent
 from forestay.ports.inspections import StoreInspection
 
 NEARLY_FULL = 0.10
-"""At 5 % free OpenSearch takes no more writes, by its own default."""
+"""The share of free disk that is reported; at 5 % OpenSearch accepts no more writes, by its own default."""
 
 
 async def inspect_cluster(cluster: Cluster) -> StoreInspection:

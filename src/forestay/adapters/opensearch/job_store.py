@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 class OpenSearchJobStore:
-    """Fills the port `JobStore`."""
+    """Implements the port `JobStore`."""
 
     def __init__(
         self,

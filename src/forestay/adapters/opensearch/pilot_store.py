@@ -23,13 +23,13 @@ _log = structlog.get_logger(__name__)
 
 
 class OpenSearchPilotStore:
-    """Fills the port `PilotStore`. The job store opens and closes the cluster that both share."""
+    """Implements the port `PilotStore`. The job store opens and closes the cluster that both share."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.readable = Readable(lambda name, why: _log.error("a document cannot be read", document=name, why=why))
         self._shown: set[str] = set()
-        """Heartbeat pages written here that searches show."""
+        """Heartbeat pages written here that are visible to searches."""
 
     async def put_pilot(self, pilot: Pilot, expected: Version | None) -> WriteResult:
         line = (pilot.id, expected, to_json(pilot_to_json(pilot), f"pilot {pilot.id!r}"))
@@ -62,7 +62,7 @@ class OpenSearchPilotStore:
         body = to_json(heartbeat_page_to_json(heartbeat_page) | {"heartbeat_page": name}, f"heartbeat page {name!r}")
         await self._cluster.overwrite("heartbeats", name, body)
         if name not in self._shown:
-            # Once shown, a heartbeat page is found by any search, and its newest content is had without a refresh.
+            # Once visible, a heartbeat page is found by any search, and its newest content is read without a refresh.
             await self._cluster.refresh("heartbeats")
             self._shown.add(name)
 
@@ -71,7 +71,7 @@ class OpenSearchPilotStore:
             {"bool": {"must_not": {"term": {"server": but_of}}}} if but_of else {"match_all": {}}
         )
         if fresh and heartbeat_pages:
-            # A refresh takes longer than anything else here, and a dead pilot's jobs wait for this answer.
+            # A refresh takes longer than anything else here, and a dead pilot's jobs wait for this result.
             hits = await self._cluster.get("heartbeats", [source["heartbeat_page"] for source in heartbeat_pages])
             heartbeat_pages = [hit["_source"] for hit in hits]
         return [heartbeat_page_from_json(source) for source in heartbeat_pages]
@@ -81,7 +81,7 @@ class OpenSearchPilotStore:
         heartbeat_pages = await self._heartbeat_pages({"term": {"server": server}})
         names = [source["heartbeat_page"] for source in heartbeat_pages]
         await self._cluster.remove("heartbeats", names)
-        # Otherwise a server that starts now would take the one that left for alive, and leave it its slots.
+        # Otherwise a server that starts now would take the one that left for alive, and leave it its hash slots.
         await self._cluster.refresh("heartbeats")
         self._shown.difference_update(names)
 

@@ -24,7 +24,7 @@ from forestay.ports.jobs.job_store import (
 
 MOST_VALUES = 10_000
 VALUES_A_STEP = 100
-"""Of a tally: together with its steps fewer than the 65,535 that OpenSearch allows."""
+"""The most values of a tally: multiplied by its steps fewer than the 65,535 buckets that OpenSearch allows."""
 
 
 def label_pair(key: str, value: str) -> str:
@@ -33,7 +33,7 @@ def label_pair(key: str, value: str) -> str:
 
 
 def query_of(query: JobQuery) -> dict[str, Any]:
-    """The filter that finds exactly the jobs meant."""
+    """The filter for exactly the jobs of a query."""
     filters: list[dict[str, Any]] = []
     if query.tenant is not None:
         filters.append({"term": {"tenant": query.tenant}})
@@ -57,7 +57,7 @@ def query_of(query: JobQuery) -> dict[str, Any]:
 
 
 def page_of(query: JobQuery, sort: str, limit: int, cursor: str | None) -> dict[str, Any]:
-    """The search for one page and one job more."""
+    """The search for one page plus one job."""
     if not 1 <= limit <= MAX_PAGE:
         raise Permanent(f"the limit of a page is 1 to {MAX_PAGE} jobs, not {limit}")
     name = _known(sort.removeprefix("-"), SORT_FIELDS)
@@ -68,7 +68,7 @@ def page_of(query: JobQuery, sort: str, limit: int, cursor: str | None) -> dict[
     after = None if cursor is None else _after(cursor, sort, len(by))
     meant = query_of(query)
     if after is not None and name in RANGES:
-        # What the cursor says already, said as a filter too: the jobs before it are skipped, not looked at.
+        # The cursor's position is a filter too: earlier jobs are then skipped instead of read.
         place = {"range": {name: {"gte" if order == "asc" else "lte": after[0]}}}
         meant = {"bool": {"filter": [meant, place]}}
     body: dict[str, Any] = {
@@ -93,7 +93,7 @@ def _after(cursor: str, sort: str, length: int) -> list[Any]:
 
 
 def cursor_place(cursor: str, sort: str, *, numbers: bool, length: int = 2) -> list[Any]:
-    """Where to go on; `Permanent` unless it is a cursor of this very order."""
+    """The position of a cursor; `Permanent` unless it belongs to this order."""
     try:
         place = orjson.loads(urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)))
     except (ValueError, BadBase64) as error:
@@ -154,7 +154,7 @@ def tally_of(meant: dict[str, Any], over: str, least: int, step: int, by: str) -
 
 
 def tally_from(answer: Mapping[str, Any], least: int, step: int, steps: int) -> list[dict[str, int]]:
-    """One mapping a step."""
+    """One mapping for each step."""
     result: list[dict[str, int]] = [{} for _ in range(steps)]
     for bucket in answer["aggregations"]["steps"]["buckets"]:
         values = {str(other_bucket["key"]): other_bucket["doc_count"] for other_bucket in bucket["by"]["buckets"]}

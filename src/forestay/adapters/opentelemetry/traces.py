@@ -20,13 +20,13 @@ from forestay.domain.jobs.job_spans import Span, read_traceparent
 
 SECONDS = 10
 QUEUE = 20_000
-"""Spans that wait to be sent; what is more is dropped."""
+"""The most spans that wait to be sent; further ones are dropped."""
 EVERY = 1000
-"""Milliseconds between sendings."""
+"""Milliseconds between exports."""
 
 
 class OtlpTraces:
-    """Fills `ports.operations.traces.Traces`."""
+    """Implements `ports.operations.traces.Traces`."""
 
     def __init__(self, url: str, *, process: str, version: str, share: float, token: Callable[[], str] | None) -> None:
         headers = {"Authorization": f"Bearer {token()}"} if token is not None else None
@@ -35,7 +35,7 @@ class OtlpTraces:
         self._process = process
         self._version = version
         self._resource = cache(self._make_resource)
-        # It sends what it still has when the process ends.
+        # It exports the remaining spans when the process ends.
         self.provider = TracerProvider(resource=self._resource(process), sampler=ParentBased(TraceIdRatioBased(share)))
         self.provider.add_span_processor(self._processor)
 
@@ -67,7 +67,7 @@ class OtlpTraces:
         return TracingInterceptor(self.provider.get_tracer("forestay", self._version))
 
     def flush(self) -> bool:
-        """Send all there is, now."""
+        """Export all waiting spans now."""
         return self.provider.force_flush()
 
     def _make_resource(self, process: str) -> Resource:

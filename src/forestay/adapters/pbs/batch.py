@@ -1,6 +1,6 @@
 """Implements `ports.sites.batch.BatchReader` with PBS's own commands; finished jobs come from its history (`qstat -x`), which the server must keep.
 
-Read from the commands' documented JSON. No PBS was at hand to hold it against: see the page on batch systems.
+Written from the commands' documented JSON; not tested against a real PBS: see the page on batch systems.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PbsReader:
     seconds: float = 60.0
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
-        """As the port says. One question a name: qselect takes no more."""
+        """As the port says. One query for each name: qselect accepts no more."""
         found_jobs: dict[str, tuple[BatchJob, ...]] = {}
         for name in dict.fromkeys(names):
             ran = await self._ask(["qselect", "-x", "-N", name])
@@ -67,7 +67,7 @@ class PbsReader:
         except ValueError:
             return None
         jobs = {name: _job(name, job) for name, job in document.get("Jobs", {}).items()}
-        # The server's name behind the number may be left out by whoever asks.
+        # The caller may leave out the server's name after the number.
         return {**{name.partition(".")[0]: job for name, job in jobs.items()}, **jobs}
 
     async def _ask(self, command: Sequence[str]) -> CommandResult | None:
@@ -89,7 +89,7 @@ def _job(name: str, fields: Mapping[str, object]) -> BatchJob:
     elif word in _RUNNING:
         state = BatchState.RUNNING
     elif word in _FINISHED:
-        # Without an exit status the node never said how it ended, and what ran there may run on.
+        # Without an exit status the node never reported the end, and the job may still run there.
         state = BatchState.LOST if started is not None and not isinstance(status, int) else BatchState.ENDED
     code = status if isinstance(status, int) and state in OVER else None
     hosts = str(fields.get("exec_host") or "")

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONG = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 28_800.0, 86_400.0)
-"""Of waits and runs of jobs."""
+"""The buckets of jobs' waits and runtimes."""
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -25,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class Metrics(Collector):
-    """Reads the services' own tallies when asked; nothing on the hot path."""
+    """Reads the services' own counters on request; adds nothing to the hot path."""
 
     def __init__(self, read: Callable[[], Iterable[Sample]]) -> None:
         self._read = read

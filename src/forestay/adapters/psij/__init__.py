@@ -1,1 +1,1 @@
-"""Batch systems through PSI/J: what submits and cancels pilots. How they ended is never asked here."""
+"""Batch systems through PSI/J: submits and cancels pilots. Their states are never read here."""

@@ -1,7 +1,7 @@
 """Submits and cancels pilot jobs through PSI/J; implements `ports.sites.batch.BatchSubmitter`.
 
-The script that PSI/J renders names the pilot's command and nothing secret. What the pilot is to find in its environment comes from the
-environment of the submit command, which the batch system hands on without showing it.
+The script that PSI/J renders contains the pilot's command and no secret. The pilot's environment comes from the
+environment of the submit command, which the batch system passes on without showing it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from forestay.domain.sites.batch import BatchId, PilotJob, SubmitRefusal, Submit
 from forestay.ports.errors import Permanent, Transient
 
 TAKEN_ALONG = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "SLURM_CONF", "PBS_CONF_FILE", "LSF_ENVDIR")
-"""What the submit command, and by it the pilot, gets of the agent's environment; nothing else, for there may be secrets in it."""
+"""The variables of the agent's environment that the submit command, and so the pilot, gets; others may contain secrets."""
 Refusing = Callable[[str], Awaitable[SubmitRefused]]
 
 
 async def refused(words: str) -> SubmitRefused:
-    """What a complaint means where nobody can tell more."""
+    """The meaning of an error where no more is known."""
     return SubmitRefused(SubmitRefusal.REFUSED, " ".join(words.split())[:2000])
 
 
@@ -100,7 +100,7 @@ class PsijSubmitter:
 def _job(job: PilotJob) -> Job:
     program, *arguments = job.command
     attributes = JobAttributes(queue_name=job.queue, account=job.account)
-    # Unless told otherwise PSI/J asks for ten minutes. Minutes are what batch systems count in.
+    # By default PSI/J requests ten minutes. Batch systems count in minutes.
     attributes.duration = timedelta(minutes=-(-job.wall // 60)) if job.wall is not None else None  # type: ignore[assignment]
     return Job(
         JobSpec(

@@ -1,7 +1,7 @@
 """PSI/J's executors without their status polling: they render a script, submit it and cancel it, and send the batch system no other request.
 
-PSI/J polls the queue for every job that it submitted and concludes from what it does not find: a job that left the queue has completed, and
-when the scheduler is away for half a minute all have failed. Pilots must not be judged so; and the polls would come on top of our own.
+PSI/J polls the queue for every job that it submitted and draws conclusions from absence: a job that left the queue counts as completed, and
+when the scheduler is down for half a minute all count as failed. That is wrong for pilots; and the polls would add to our own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _NoPolls:
 class InPlace(Launcher):
     """Replaces the script's process by the pilot: the batch system gets its exit code, and signals reach the pilot.
 
-    PSI/J's own launchers stay between the two, and their scripts end well whatever became of the job.
+    PSI/J's own launchers remain between the two, and their scripts exit with 0 whatever the job's result.
     """
 
     def get_launch_command(self, job: Job) -> list[str]:
@@ -49,11 +49,11 @@ class Unwatched(BatchSchedulerExecutor):
     """An executor for one submission or one cancellation."""
 
     _NAME_: str
-    """What PSI/J calls it, and its folder."""
+    """PSI/J's name of it, and its folder."""
     never_again: tuple[str, ...] = ()
-    """The options by which this batch system never starts a job a second time by itself."""
+    """The options that keep this batch system from starting a job a second time on its own."""
     name_option: str = ""
-    """PSI/J's scripts leave the job's name out, and by its name a job is found again."""
+    """The option for the job's name, which PSI/J's scripts leave out, and by which a job is found again."""
     options: tuple[str, ...] = ()
     job_name: str = ""
     environment: Mapping[str, str] = {}
@@ -67,11 +67,11 @@ class Unwatched(BatchSchedulerExecutor):
 
     def get_submit_command(self, job: Job, submit_file_path: Path) -> list[str]:
         program, *rest = super().get_submit_command(job, submit_file_path)  # type: ignore[safe-super]
-        # The last one counts: no option of a site makes the batch system start a pilot twice.
+        # The last option counts: no option of a site can make the batch system start a pilot twice.
         return [program, *self.options, *self.never_again, self.name_option, self.job_name, *rest]
 
     def _run_command(self, cmd: list[str]) -> str:
-        """With an environment of its own, and not for ever."""
+        """Run a command with its own environment and a timeout."""
         ran = subprocess.run(  # noqa: S603 - the batch system's own commands, without a shell
             cmd,
             stdin=subprocess.DEVNULL,

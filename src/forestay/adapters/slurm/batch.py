@@ -33,9 +33,9 @@ from forestay.ports.commands import CommandResult, Commands, answer_of
 from forestay.ports.errors import Transient
 
 TAKEN_ALONG = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ")
-"""What a pilot gets of the agent's own environment; nothing else, for there may be secrets in it."""
+"""The variables of the agent's environment that a pilot gets; others may contain secrets."""
 MOST_IDS = 2000
-"""Jobs that one squeue or sacct is asked about. Each squeue gets all jobs from the controller, so that fewer are better; beyond that sacct takes longer than twice for half."""
+"""Jobs of one squeue or sacct call. Each squeue reads all jobs from the controller, so fewer calls are better; beyond this, two sacct calls are faster than one."""
 _ID = re.compile(r"^(\d+)(?:;\S*)?$")
 _LAG = re.compile(r"DBD Agent queue size:\s*(\d+)")
 
@@ -46,11 +46,11 @@ class SlurmBatch:
 
     commands: Commands
     environment: Mapping[str, str]
-    """Of the commands; Slurm's own variables in it, but for the place of its configuration, are not passed on: each would be an option."""
+    """The environment of the commands; Slurm's own variables, except for the location of its configuration, are removed: each would act as an option."""
     look_back: int = 14
-    """Days that a job is looked for by its name."""
+    """Days that a search for a job by its name goes back."""
     seconds: float = 60.0
-    """For one command; longer than Slurm's own patience, so that it says itself what is wrong."""
+    """Seconds for one command; longer than Slurm's own timeout, so that it reports the error itself."""
     _own: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +70,7 @@ class SlurmBatch:
         return await self.refusal(ran.err or ran.out)
 
     async def refusal(self, words: str) -> SubmitRefused:
-        """What sbatch's complaint means. `Transient` when the job may be queued in spite of it. For those who call sbatch themselves as well."""
+        """The meaning of an error of sbatch. `Transient` when the job may be queued nevertheless. Also for callers that run sbatch themselves."""
         text = one_line(words)
         if said(words, NOT_SENT):
             return SubmitRefused(await why_unreached(controllers(self._own)), text)
@@ -86,7 +86,7 @@ class SlurmBatch:
                 raise Transient(one_line(ran.err) or f"scancel ended with {ran.code}")
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
-        """As the port says. The queue first: what leaves it in between is in the accounting by then."""
+        """As the port says. The queue first: jobs that leave it in between are in the accounting by then."""
         jobs: dict[str, dict[str, BatchJob]] = {}
         for some in slices(names):
             wanted = set(some)
@@ -109,7 +109,7 @@ class SlurmBatch:
         outcomes: dict[BatchId, BatchOutcome] = {}
         for some in slices(jobs, MOST_IDS):
             queue = await self._queue([f"--jobs={','.join(some)}"])
-            # Of a job that waits or runs for the first time the accounting knows no more.
+            # For a job that waits or runs for the first time the accounting has no further information.
             older = [name for name in some if queue is None or not _first_start(queue.get(name))]
             accounting = await self._accounting([f"--jobs={','.join(older)}"]) if older else {}
             for name in some:
@@ -150,26 +150,26 @@ class SlurmBatch:
         between = separator()
         form = ["--noheader", "--parsable2", f"--delimiter={between}", f"--format={ACCOUNTING_FIELDS}"]
         ran = await self._ask(["sacct", *form, "--allocations", "--duplicates", *which])
-        # Slurm's accounting commands end with 0 now and then when their database is down.
+        # Slurm's accounting commands sometimes exit with 0 when their database is down.
         if ran is None or ran.code != 0 or "error:" in ran.err.lower() or "disabled" in ran.err.lower():
             return None
         return read_accounting(ran.out, between)
 
     async def _no_lag(self) -> None:
-        """Raise `Transient` while the controller still has something to tell the accounting: a job may be in neither."""
+        """Raise `Transient` while the controller has unsent records for the accounting: a job may be in neither."""
         ran = await self._ask(["sdiag"])
         match = _LAG.search(ran.out) if ran is not None else None
         if match is not None and int(match[1]) > 0:
             raise Transient(f"Slurm's accounting lags behind by {match[1]} messages")
 
     async def _ask(self, command: Sequence[str]) -> CommandResult | None:
-        """Run a command that only reads; None when it came to no end."""
+        """Run a read-only command; None when it did not finish."""
         return await answer_of(self.commands, command, environment=self._own, seconds=self.seconds)
 
     async def run(
         self, command: Sequence[str], *, environment: Mapping[str, str] | None = None, stdin: str = ""
     ) -> CommandResult:
-        """One of Slurm's commands, in the environment that they get."""
+        """Run one of Slurm's commands in the prepared environment."""
         return await self.commands.run(command, environment=environment or self._own, stdin=stdin, seconds=self.seconds)
 
 
@@ -180,17 +180,17 @@ def _first_start(job: BatchJob | None) -> bool:
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of Slurm's commands: ours without what they would take for options."""
+    """The environment of Slurm's commands: ours without the variables that act as options."""
     options = ("SBATCH_", "SLURM_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_")
     kept = {key: value for key, value in environment.items() if not key.startswith(options)}
     if "SLURM_CONF" in environment:
         kept["SLURM_CONF"] = environment["SLURM_CONF"]
-    # Times are read as local ones, without the words that a locale or a site may have chosen.
+    # Times are parsed as local times, independently of the formats that a locale or a site may have chosen.
     return {**kept, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
 
 
 def _submission(job: PilotJob) -> list[str]:
-    exported = dict.fromkeys((*TAKEN_ALONG, *job.environment))  # names only: the values do not show in the arguments
+    exported = dict.fromkeys((*TAKEN_ALONG, *job.environment))  # names only: arguments must not show the values
     options = [
         f"--job-name={job.name}",
         f"--chdir={job.directory}",
@@ -208,7 +208,7 @@ def _submission(job: PilotJob) -> list[str]:
         options.append(f"--partition={job.queue}")
     if job.account is not None:
         options.append(f"--account={job.account}")
-    # Ours last, for the last one counts: no option of a site makes Slurm start a pilot twice.
+    # Our options come last, because the last one counts: no option of a site can make Slurm start a pilot twice.
     return ["sbatch", *options, *job.options, "--parsable", "--no-requeue"]
 
 

@@ -1,6 +1,6 @@
 """The hosts of Slurm's controllers and whether they can be reached: this distinguishes a network failure from a scheduler failure.
 
-sbatch says the same of both. So after it could not connect, the controllers' ports are tried: a refusal is an answer of the host.
+sbatch reports the same for both. So after it could not connect, the controllers' ports are tried: a refused connection proves that the host is up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DEPTH = 3
 
 
 def controllers(environment: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Host and port of each controller by Slurm's own configuration; nothing when it cannot be read."""
+    """Host and port of each controller from Slurm's own configuration; empty when it cannot be read."""
     places = [environment["SLURM_CONF"]] if environment.get("SLURM_CONF") else list(PLACES)
     for place in places:
         results = _read(Path(place), 0)
@@ -60,7 +60,7 @@ def _read(path: Path, depth: int) -> list[tuple[str, str]]:
 
 
 async def why_unreached(places: Sequence[tuple[str, int]], *, seconds: float = 3.0) -> SubmitRefusal:
-    """Which of the two it is. A controller's host that answers in any way: the scheduler is down. None does: the network, or all of the hosts."""
+    """Which of the two failed. If any controller's host answers in any way, the scheduler is down; if none does, the network or all hosts are."""
     if not places:
         return SubmitRefusal.SCHEDULER_DOWN
     answers = await asyncio.gather(*(_answers(host, port, seconds) for host, port in places))

@@ -10,7 +10,7 @@ from forestay.domain.sites.batch import FORGOTTEN, OVER, SILENT, BatchJob, Batch
 from forestay.formats.text.host_list import nodes_of
 
 QUEUE_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,State:|,Reason:|,NodeList:|,exit_code:|,RestartCnt:|,StartTime:|,EndTime:|,Name:"
-"""The name last: it is the only one that a person chooses. Bars stand for the `separator`."""
+"""The name comes last: it is the only field chosen by a user. Bars are replaced by the `separator`."""
 ACCOUNTING_FIELDS = "JobID,JobIDRaw,State,Reason,NodeList,ExitCode,Start,End,JobName"
 _NO_REASON = frozenset({"", "None", "(null)"})
 
@@ -43,7 +43,7 @@ def read_queue(text: str, separator: str) -> dict[str, BatchJob]:
 
 
 def read_accounting(text: str, separator: str) -> dict[str, BatchJob]:
-    """The jobs that the accounting knows, by id: of one that was started anew the last start, with what became of those before."""
+    """The jobs that the accounting knows, by id: of a restarted job the last start, with the outcomes of the earlier ones."""
     jobs: dict[str, BatchJob] = {}
     for line in text.splitlines():
         parts = line.split(separator, 8)
@@ -78,13 +78,13 @@ def read_accounting(text: str, separator: str) -> dict[str, BatchJob]:
 def joined(
     queue: BatchOutcome | None, accounting: BatchOutcome | None, *, queue_answers: bool, accounting_answers: bool
 ) -> BatchOutcome:
-    """One word out of two. The queue is newer; what it forgot only the accounting knows; an absence says nothing."""
+    """One outcome from two sources. The queue is newer; only the accounting has what the queue forgot; absence proves nothing."""
     if queue is not None and queue.state is not BatchState.UNKNOWN:
         if accounting is None:
             return queue
         events = accounting.node_events
         if queue.state is BatchState.WAITING and accounting.state in OVER:
-            # Queued again: the accounting hears of the new start only when it may begin, and still tells of the one before.
+            # Queued again: the accounting learns of the new start only when it may begin, and still reports the one before.
             events = (*events, ended_event(accounting))[-8:]
         return replace(
             queue,
@@ -96,7 +96,7 @@ def joined(
     if accounting is not None:
         if accounting.state in OVER:
             return accounting
-        # Written when it began, and never closed: the queue would know whether it still runs.
+        # Recorded at its start and never closed: the queue would know whether it still runs.
         why = "the queue no longer lists it" if queue_answers else "the queue does not respond"
         return replace(accounting, state=BatchState.UNKNOWN, reason=f"{accounting.word} by the accounting; {why}")
     if queue is not None:
@@ -113,7 +113,7 @@ class NodeWord:
 
     @property
     def unheard(self) -> bool:
-        """It is down, or does not respond (a star behind its state)."""
+        """Whether it is down, or does not respond (an asterisk after its state)."""
         return self.state.endswith("*") or self.state.lower().startswith(("down", "fail", "powered_down"))
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ def read_nodes(text: str) -> dict[str, NodeWord]:
 
 
 def with_nodes(outcome: BatchOutcome, nodes: Mapping[str, NodeWord]) -> BatchOutcome:
-    """The outcome with what is said of its nodes; an end that a node which is not heard cannot have confirmed is no end."""
+    """The outcome with the states of its nodes; an end that an unreachable node cannot have confirmed does not count."""
     unheard = [node for node in outcome.nodes if node in nodes and nodes[node].unheard]
     if not unheard:
         return outcome
@@ -144,5 +144,5 @@ def with_nodes(outcome: BatchOutcome, nodes: Mapping[str, NodeWord]) -> BatchOut
 
 
 def oldest_first(jobs: Iterable[BatchJob]) -> tuple[BatchJob, ...]:
-    """By Slurm's ids, which count up."""
+    """The jobs by Slurm's ids, which increase."""
     return tuple(sorted(jobs, key=lambda job: (len(job.id), job.id)))

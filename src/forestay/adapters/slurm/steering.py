@@ -1,6 +1,6 @@
 """Implements `ports.sites.batch_steering.BatchSteering` with scontrol: a job that ended is requeued under its own id, as long as Slurm remembers it.
 
-What was done to a job stands in its comment, so that whoever repeats it after a crash sees that it is done.
+Actions on a job are recorded in its comment, so that a repeat after a crash finds that they are done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIB = 1 << 20
 MARK = "forestay:"
 HELD = ("JobHeldUser", "JobHeldAdmin", "job_requeued_in_held_state", "JobHoldMaxRequeue")
 NEVER = (
-    "presently disabled",  # it was submitted so that it is not run twice
+    "presently disabled",  # it was submitted so that it must not be run twice
     "invalid job id",
     "already finished",
     "access/permission denied",
@@ -31,23 +31,23 @@ NEVER = (
     "invalid",
     "not permitted",
 )
-"""Refusals that stay."""
+"""Permanent refusals."""
 SOONEST = 2
-"""Seconds from an end to the next start. A node refuses a credential that was made in the second in which it revoked the one before, both told in
-whole seconds; Slurm then reports as failed what it did not run."""
+"""Seconds from an end to the next start. A node refuses a credential issued in the second in which it revoked the previous one, since both are in
+whole seconds; Slurm then reports a job as failed that it did not run."""
 PROMPT = 0.5
-"""Seconds in which a job that was about to end is gone from its node."""
+"""Seconds within which a job that is about to end has left its node."""
 IDENTITY_FIELDS = "JobID:|,ArrayJobID:|,ArrayTaskID:|,HetJobID:|,UserID:|,Dependency:"
 ACCOUNTED_FIELDS = "JobID,JobIDRaw,UID,JobName"
 ELEMENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,RestartCnt:|,Reason:|,State:"
 FAILED = "BOOT_FAIL,DEADLINE,FAILED,NODE_FAIL,OUT_OF_MEMORY,PREEMPTED,TIMEOUT"
 NOT_WELL = f"{FAILED},COMPLETING,CONFIGURING,PENDING,REQUEUED,REQUEUE_HOLD,RUNNING,SUSPENDED"
-"""States of jobs that did not end well, or not yet. Those that did, or that somebody cancelled, may be most of an array."""
+"""States of jobs that have not succeeded, or not yet. Succeeded and cancelled ones may be most of an array."""
 UNNAMED = "allocation"
-"""What slurmdbd calls a job of whose end it heard before its start: until it has caught up, the rest of its record is made up too."""
+"""slurmdbd's name of a job whose end it received before its start: until it has caught up, the rest of its record is invalid too."""
 DEPENDENT_FIELDS = "ArrayJobID:|,ArrayTaskID:|,UserID:|,Dependency:"
 _DEPENDENCY = re.compile(r"\((?:failed|unfulfilled)\)|_\*")
-"""What Slurm adds to a dependency when it prints one."""
+"""Annotations that Slurm adds when it prints a dependency."""
 _AFTER_NAME = re.compile(r"(?: HetJobIdSet=[\d,-]+)? UserId=\S+\(\d+\) GroupId=")
 _NAME = re.compile(rf" JobName=(?:(?! [A-Za-z][A-Za-z_/:]*=).)*{_AFTER_NAME.pattern}")
 """A name without anything that looks like a field in it."""
@@ -83,14 +83,14 @@ class SlurmSteering:
         for some in slices(arrays):
             ids = f"--jobs={','.join(some)}"
             queue = await self._queue(some, f"--states={NOT_WELL}", f"--Format={ELEMENT_FIELDS}")
-            # What failed longer ago than the controller remembers.
+            # Failures older than the controller's memory.
             period = (f"--starttime=now-{self.slurm.look_back}days", "--endtime=now")
             form = ("--noheader", "--parsable2", "--allocations", "--format=JobID")
             accounted = await self._run("sacct", *form, f"--state={FAILED}", *period, ids)
             known = accounted.code == 0 and "error:" not in accounted.err.lower()
             some_readings = read_elements(some, queue, accounted.out if known else "")
             if not known and "disabled" not in accounted.err.lower():
-                # Some elements may have failed that nobody tells of now.
+                # Some elements may have failed that are not reported now.
                 some_readings = {array: reading._replace(active=True) for array, reading in some_readings.items()}
             readings |= some_readings
         return readings
@@ -100,12 +100,12 @@ class SlurmSteering:
         if not states:
             ran = await self._run("sacct", "--noheader", "--parsable2", "-X", "--format=State", f"--jobs={array}")
             states = ran.out.splitlines() if ran.code == 0 else []
-        # An array of which nobody says anything has not ended.
+        # An array without any report has not ended.
         return bool(states) and all(state_of(state)[0] in OVER for state in states)
 
     async def details(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobDetails]:
         details: dict[BatchId, JobDetails] = {}
-        for job in jobs:  # scontrol takes one id at a time
+        for job in jobs:  # scontrol accepts one id at a time
             fields = await self._fields(job)
             if fields is not None:
                 details[job] = _details(job, fields)
@@ -129,7 +129,7 @@ class SlurmSteering:
             if single:
                 await self._do("update", f"JobId={','.join(single)}", "Requeue=1")
             for array in barred.keys() - set(single):
-                # By the id of the array, so that its elements that wait stay one record in Slurm. Those that have ended are refused one by one.
+                # By the id of the array, so that its waiting elements remain one record in Slurm. Those that have ended are refused one by one.
                 ran = await self._run("scontrol", "update", f"JobId={array}", "Requeue=1")
                 if ran.code != 0 and not said(ran.err + ran.out, ("already finished",)):
                     raise Transient(one_line(ran.err or ran.out) or f"scontrol ended with {ran.code}")
@@ -155,7 +155,7 @@ class SlurmSteering:
             return
         if _is_start(fields, failed_start):
             await self._do("requeuehold", job)
-            # It was about to end, so that this does not take long. What is changed before is lost: Slurm sets the start of the job once more.
+            # It is about to end, so this does not take long. Earlier changes would be lost: Slurm sets the job's start time again.
             await asyncio.sleep(PROMPT)
             fields = await self._remembered(job)
         if fields.get("JobState") == "COMPLETING":
@@ -166,7 +166,7 @@ class SlurmSteering:
             comment = re.sub(rf"\s*{MARK}\S*$", "", fields.get("Comment", "").replace("(null)", ""))
             words = [f"Comment={comment} {MARK}{mark}".replace("= ", "="), *_needs(fields, needs)]
             words += await self._elsewhere(fields, avoid)
-            # Slurm lets a job that was queued again wait for two minutes by itself.
+            # By default Slurm lets a requeued job wait for two minutes.
             await self._do("update", f"JobId={job}", f"StartTime=now+{max(SOONEST, wait)}", *words)
         await self._repair_dependents(job, fields)
         await self._do("release", job)
@@ -187,7 +187,7 @@ class SlurmSteering:
             await self._depend(repaired)
 
     async def _repair_dependents(self, job: BatchId, fields: Mapping[str, str]) -> None:
-        """Jobs of the same user that Slurm gave up because this one had failed wait for it once more, as their user wanted."""
+        """Let jobs of the same user that Slurm gave up because this one had failed wait for it again, as their user intended."""
         owner = fields.get("UserId", "").partition("(")[2].rstrip(")")
         if not owner.isdigit():
             return
@@ -198,7 +198,7 @@ class SlurmSteering:
         await self._depend(repaired)
 
     async def _dependents(self, owner: int) -> list[tuple[BatchId, str]]:
-        """Jobs of a user that wait for one that failed, with what they wait for in Slurm's words."""
+        """Jobs of a user that wait for a failed one, with their dependencies in Slurm's form."""
         which = ("--states=PENDING", f"--user={owner}")
         ran = await self._run("squeue", "--noheader", *which, f"--Format={DEPENDENT_FIELDS}")
         if ran.code != 0:
@@ -215,7 +215,7 @@ class SlurmSteering:
         for wanted, dependents in repaired.items():
             for some in slices(dependents):
                 ran = await self._run("scontrol", "update", f"JobId={','.join(some)}", f"Dependency={wanted}")
-                # What Slurm refuses, because somebody was quicker for example, stays as it is.
+                # Where Slurm refuses, for example because someone else was faster, nothing is changed.
                 if ran.code != 0 and said(ran.err + ran.out, ("unable to contact", "timed out")):
                     raise Transient(one_line(ran.err or ran.out))
 
@@ -224,8 +224,8 @@ class SlurmSteering:
         await self.slurm.cancel([job])
 
     async def _elsewhere(self, fields: Mapping[str, str], avoid: Collection[str]) -> list[str]:
-        """The word that keeps a job from nodes, with those that it keeps from already; none where too few others would be left.
-        A job whose user named its nodes stays with them."""
+        """The argument that excludes nodes, with those already excluded; empty where too few others would be left.
+        A job whose user named its nodes keeps them."""
         if not avoid or fields.get("ReqNodeList", "(null)") != "(null)":
             return []
         up = ["sinfo", "--noheader", "--Node", "--responding", "--states=idle,mixed,allocated,completing"]
@@ -234,7 +234,7 @@ class SlurmSteering:
         wanted = {*avoid, *(nodes_of(before) if before != "(null)" else ())}
         every = set(ran.out.split())
         left, least = len(every - wanted), fields.get("NumNodes", "1").partition("-")[0]
-        # So that what is to blame on many nodes does not take a whole partition away from a job.
+        # A problem on many nodes must not exclude a whole partition.
         if ran.code != 0 or 2 * left < len(every) or left < (int(least) if least.isdigit() else 1):
             return []
         return [f"ExcNodeList={','.join(sorted(wanted))}"]
@@ -248,7 +248,7 @@ class SlurmSteering:
         raise Transient(one_line(ran.err or ran.out) or "scontrol does not respond")
 
     async def _without_name(self, job: BatchId, text: str) -> str:
-        """What scontrol says of a job, with a name that cannot be taken for other fields."""
+        """scontrol's output on a job, with a name that cannot be mistaken for other fields."""
         between = separator()
         form = f"--Format=JobID:{between},Name:{between}"
         ran = await self._run("squeue", "--noheader", "--states=all", f"--jobs={job}", form)
@@ -359,7 +359,7 @@ def read_elements(arrays: Collection[BatchId], queue: str, accounting: str) -> d
 
 
 def is_given_up(dependent: BatchId, wanted: str, job: BatchId) -> bool:
-    """Whether a dependent waits in vain because that job failed. An element of an array may wait for the one of the same number in another array."""
+    """Whether a dependent can never start because that job failed. An element of an array may wait for the one of the same number in another array."""
     array, _, element = job.partition("_")
     clauses = re.split("[,?]", wanted)
     if any(clause.endswith(f":{job}(failed)") for clause in clauses):
@@ -368,7 +368,7 @@ def is_given_up(dependent: BatchId, wanted: str, job: BatchId) -> bool:
 
 
 def without_array(wanted: str, array: BatchId) -> str:
-    """What is left to wait for when every element of an array has ended well. Slurm itself keeps in mind that one of them once failed."""
+    """The remaining dependency when every element of an array has succeeded. Slurm itself remembers that one of them once failed."""
     clause = f"afterok:{array}_*(failed)"
     clauses = re.split("[,?]", wanted)
     if clause not in clauses:
@@ -377,7 +377,7 @@ def without_array(wanted: str, array: BatchId) -> str:
 
 
 def _refuse_several(job: BatchId, fields: Mapping[str, str]) -> None:
-    """`Permanent` for an id that stands for several jobs: an act on it would reach those that did not fail."""
+    """Raise `Permanent` for an id that stands for several jobs: an action on it would affect jobs that did not fail."""
     array = fields.get("ArrayJobId")
     why = several(job, JobKind.HETEROGENEOUS) if "HetJobId" in fields else ""
     if array is not None and not job.startswith(f"{array}_"):
@@ -395,7 +395,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _first_record(text: str) -> str:
-    """Of an id that stands for several jobs, the first."""
+    """The first record of an id that stands for several jobs."""
     return text.strip().split("\nJobId=", 1)[0]
 
 
@@ -432,7 +432,7 @@ def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
 
 
 def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:
-    """Changed needs as scontrol takes them."""
+    """Changed needs as arguments of scontrol."""
     words = []
     if "memory" in needs:
         by_cpu = "MinMemoryCPU" in fields
@@ -452,7 +452,7 @@ def _held(fields: Mapping[str, str]) -> bool:
 
 
 def _is_start(fields: Mapping[str, str], number: int | None) -> bool:
-    """Whether the job runs, and for that many times anew."""
+    """Whether the job runs, after that many restarts."""
     return number is not None and fields.get("JobState") == "RUNNING" and fields.get("Restarts") == str(number)
 
 

@@ -15,16 +15,16 @@ _ENDED = "COMPLETED FAILED CANCELLED TIMEOUT OUT_OF_MEMORY PREEMPTED DEADLINE BO
 
 STATES: dict[str, BatchState] = {
     **dict.fromkeys(_WAITING.split(), BatchState.WAITING),
-    # Also while it is cleared away: COMPLETING lasts until every node said that nothing of it runs.
+    # Also during its cleanup: COMPLETING lasts until every node reported that nothing of it runs.
     **dict.fromkeys(_RUNNING.split(), BatchState.RUNNING),
     **dict.fromkeys(_ENDED.split(), BatchState.ENDED),
-    # The controller no longer hears the node; what ran there may run on.
+    # The controller lost contact to the node; the job may still run there.
     "NODE_FAIL": BatchState.LOST,
 }
-"""A word that is not here is `unknown`: a newer Slurm's word is never guessed."""
+"""States by Slurm's terms; other terms are `unknown`: those of a newer Slurm are never guessed."""
 
 TOLD_BY_NODE = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY", "BOOT_FAIL"})
-"""Ends that the node itself reported. The others the controller decides, and a node that is down cannot say that it obeyed."""
+"""Ends reported by the node itself. The controller decides the others, and a node that is down cannot confirm them."""
 
 NOT_SENT = (
     "unable to contact slurm controller (connect failure)",
@@ -37,7 +37,7 @@ NOT_SENT = (
     "unable to process configuration file",
     "temporarily unable to accept job",
 )
-"""The request did not reach a controller that takes jobs: nothing was queued."""
+"""The request did not reach a controller that accepts jobs: nothing was queued."""
 
 PERHAPS_SENT = (
     "socket timed out",
@@ -50,7 +50,7 @@ PERHAPS_SENT = (
     "unable to contact slurm controller",
     "unspecified error",
 )
-"""The talk broke off; the controller may have taken the job."""
+"""The connection broke; the controller may have accepted the job."""
 
 LATER = (
     "job violates accounting/qos policy",
@@ -66,7 +66,7 @@ LATER = (
     "authentication error",
     "invalid authentication credential",
 )
-"""Refusals that may pass: a limit that fills and empties, a partition that is closed for a while, a credential past its minute."""
+"""Temporary refusals: a limit that is reached, a partition that is closed for a while, an expired credential."""
 
 NEVER = (
     "invalid",
@@ -89,19 +89,19 @@ def state_of(word: str) -> tuple[BatchState, str]:
 
 
 def said(words: str, table: Iterable[str]) -> bool:
-    """Whether one of a table's phrases stands in what Slurm said."""
+    """Whether Slurm's output contains one of a table's phrases."""
     low = words.lower()
     return any(phrase in low for phrase in table)
 
 
 def separator() -> str:
-    """What stands between the fields of one answer. Nobody who names a job can know it: a name may hold line ends, and lines that look like those of other
-    jobs."""
+    """The separator of fields in one output. It is unpredictable for users who name jobs: a name may contain line ends, and lines that look like those of
+    other jobs."""
     return f"~{secrets.token_hex(6)}~"
 
 
 def one_line(words: str) -> str:
-    """What a command complained of, without its own name, on one line of bounded length."""
+    """The error message of a command, without its own name, on one line of bounded length."""
     lines = [re.sub(r"^\w+: (?:error: |fatal: )?", "", line).strip() for line in words.splitlines()]
     return "; ".join(line for line in lines if line)[:1000]
 

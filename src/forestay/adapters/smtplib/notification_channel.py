@@ -20,7 +20,7 @@ _PORTS = {"smtp": 25, "starttls": 587, "smtps": 465}
 
 @dataclass(frozen=True, slots=True)
 class MailChannel:
-    """Fills `ports.operations.notification_channel.NotificationChannel`."""
+    """Implements `ports.operations.notification_channel.NotificationChannel`."""
 
     server: str
     """`smtp://HOST:PORT`, `starttls://…` or `smtps://…`."""
@@ -30,7 +30,7 @@ class MailChannel:
     password: Callable[[], str] | None = None
 
     async def tell(self, message: NotificationMessage) -> None:
-        # Read before the thread begins: what is wrong with it is told as it is.
+        # Read before the thread begins, so that its errors are raised unchanged.
         password = self.password() if self.password is not None else ""
         await asyncio.to_thread(self._send, self._mail(message), password)
 
@@ -40,7 +40,7 @@ class MailChannel:
         mail["To"] = ", ".join(self.to)
         mail["Subject"] = message.subject
         mail["Date"] = formatdate()
-        # The same in every repeat: mail servers and readers drop the second of two.
+        # The same in every repeat: mail servers and clients drop duplicates.
         mail["Message-ID"] = f"<forestay.{message.delivery}@{self.sender.rpartition('@')[2]}>"
         mail["Auto-Submitted"] = "auto-generated"
         mail["Forestay-Delivery"] = message.delivery
@@ -58,7 +58,7 @@ class MailChannel:
         except smtplib.SMTPRecipientsRefused as error:
             raise Transient(f"{host} rejected all recipients: {', '.join(error.recipients)}") from None
         except smtplib.SMTPResponseException as error:
-            # Without its words: some servers repeat what was said to them.
+            # Without the server's text: some servers repeat what was sent to them.
             raise Transient(f"{host} answered {error.smtp_code}") from None
         except (OSError, smtplib.SMTPException) as error:
             raise Transient(f"{host} did not accept mail: {type(error).__name__}") from None

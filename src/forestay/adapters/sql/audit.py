@@ -17,7 +17,7 @@ from forestay.ports.exceptions.audit import MAX_PAGES
 
 
 class SqlAuditStore:
-    """Fills the port `AuditStore`, in the database of the job store, which opens and closes it."""
+    """Implements the port `AuditStore`, in the database of the job store, which opens and closes it."""
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database

@@ -1,9 +1,9 @@
 """PostgreSQL connections for single statements with automatic commit.
 
 Every job is created, claimed and ended by such statements, many times a second. Through SQLAlchemy each costs about a
-millisecond more on a system that was idle, most of what the store takes to start a job; so these go to the driver directly.
-The pools of SQLAlchemy and of the driver are not used either: to take a connection out of one and put it back costs about
-0.1 ms, twice as much as to send a statement, and made the write of a single job a third slower.
+millisecond more on an idle system, most of the store's time to start a job; so these go to the driver directly.
+The pools of SQLAlchemy and of the driver are not used either: taking a connection out of a pool and returning it costs about
+0.1 ms, twice as much as sending a statement, and made the write of a single job a third slower.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 
 NEVER_EARLY = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-"""A server may be set up to answer a commit before it is on disk; not for us."""
+"""Ensures that a commit is on disk before it is answered, whatever the server's default."""
 
 
 GIVE_UP = 2.0
@@ -24,7 +24,7 @@ GIVE_UP = 2.0
 
 
 class Connections:
-    """A few connections, made when they are needed; one that may be broken is never used again."""
+    """A few connections, opened when needed; one that may be broken is never used again."""
 
     def __init__(self, arguments: Mapping[str, Any], *, most: int, timeout: float) -> None:
         self._arguments = arguments
@@ -33,7 +33,7 @@ class Connections:
         self._idle: list[Any] = []
 
     async def fetch(self, *statements: tuple[str, Sequence[Any]]) -> list[Any]:
-        """Carry statements with their values out, all or none; what they give back. Durable when this returns, if they change anything."""
+        """Execute statements with their values, all or none, and return their results. Changes are durable when this returns."""
         async with asyncio.timeout(self._timeout):
             await self._room.acquire()
         try:
@@ -44,7 +44,7 @@ class Connections:
                         row for statement, values in statements for row in await connection.fetch(statement, *values)
                     ]
             except BaseException:
-                # Also after an error that the server itself told: the last one of a server that goes down looks no different.
+                # Also after an error reported by the server itself: the last one before a shutdown looks the same.
                 await _give_up(connection)
                 raise
             if not connection.is_closed():
@@ -67,13 +67,13 @@ class Connections:
         return connection
 
     async def close(self) -> None:
-        """Close what is open; nobody may be at work."""
+        """Close all connections; none may be in use."""
         while self._idle:
             await _give_up(self._idle.pop())
 
 
 async def _give_up(connection: Any) -> None:
-    """Close a connection. If a statement is late the server is told to cancel it first, so that it hardly ever takes effect after all."""
+    """Close a connection. A late statement is cancelled at the server first, so that it hardly ever takes effect after all."""
     try:
         await connection.close(timeout=GIVE_UP)
     except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):

@@ -30,12 +30,12 @@ from forestay.adapters.sql.tables import ADDED, ADDED_INDEXES, LAYOUT, TAKEN, la
 from forestay.ports.errors import Permanent
 
 ANSWER_SECONDS = 30.0
-"""How long an answer is waited for; after it a read is `Transient` and the outcome of a write unknown."""
+"""Seconds to wait for an answer; after that a read is `Transient` and the outcome of a write unknown."""
 
 
 Value = TypeVar("Value")
 REMOVED_AT_ONCE = 1000
-"""Rows that go in one transaction."""
+"""Rows removed in one transaction."""
 
 
 class SqlDatabase:
@@ -44,7 +44,7 @@ class SqlDatabase:
     def __init__(
         self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS
     ) -> None:
-        """`schema` is for PostgreSQL alone, made where it is missing. SQLite has one connection more, to write."""
+        """`schema` is only for PostgreSQL and created where it is missing. SQLite has one additional connection for writes."""
         place = make_url(url)
         name = place.get_backend_name()
         self.dialect: Dialect
@@ -55,12 +55,12 @@ class SqlDatabase:
         else:
             raise Permanent("a SQL store is a PostgreSQL database or a SQLite file")
         self._going_on: set[asyncio.Task[Any]] = set()
-        """What runs to its end although its caller went away."""
+        """Tasks that run to their end although their caller was cancelled."""
 
     async def open(self) -> None:
-        """Make the tables where they are missing.
+        """Create missing tables.
 
-        A store that lacks nothing is opened without the lock: else many processes that start at once would wait for each other.
+        A complete store is opened without the lock: otherwise many processes that start at once would wait for each other.
         """
         with translated(checking_setup=True):
             async with self.dialect.reader.connect() as connection:
@@ -71,7 +71,7 @@ class SqlDatabase:
             raise Permanent(f"the tables have layout {number}; this release supports {LAYOUT}")
 
     async def _make_tables(self) -> int | None:
-        """Make and add what is missing; the layout that was there before, if there was one."""
+        """Create missing tables and columns; returns the earlier layout, if there was one."""
         async with self.dialect.changing() as connection:
             await self.dialect.begin_layout(connection)
             await connection.run_sync(metadata.create_all)
@@ -89,7 +89,7 @@ class SqlDatabase:
         await self.dialect.close()
 
     async def rows(self, statement: Executable) -> Sequence[Row]:
-        """What a statement finds."""
+        """The rows that a statement returns."""
 
         async def find() -> Sequence[Row]:
             async with self.dialect.reader.connect() as connection:
@@ -99,7 +99,7 @@ class SqlDatabase:
             return await self._unbroken(find())
 
     async def run(self, statement: Executable) -> None:
-        """A statement that changes something, durable when this returns."""
+        """Execute a statement that changes something, durable when this returns."""
 
         async def change() -> None:
             async with self.dialect.changing() as connection:
@@ -109,21 +109,21 @@ class SqlDatabase:
             await self._unbroken(change())
 
     async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
-        """Create the rows whose ids are not there yet, and say which those were."""
+        """Create the rows whose ids do not exist yet, and return those ids."""
         return await self.write(table, rows, ())
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
-        """Create rows, and put others over the versions before theirs; says which took place."""
+        """Create rows, and write others over the versions before theirs; returns the successful ones."""
         return await self._unbroken(self.dialect.write(table, creates, rewrites))
 
     async def put(self, table: Table, row: Row) -> None:
-        """Put a row over whatever has its key."""
+        """Write a row over any that has its key."""
         statement = self.dialect.insert(table).values(row)
         values = {place.name: statement.excluded[place.name] for place in table.columns if not place.primary_key}
         await self.run(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=values))
 
     async def remove(self, table: Table, versions: Sequence[tuple[str, int]], beside: Column[Any] | None = None) -> int:
-        """Remove the rows that are at these versions, and those of another table that name them; how many went."""
+        """Remove the rows that are at these versions, and those of another table that refer to them; returns how many."""
 
         async def change() -> int:
             status = tuple_(table.c.id, table.c.version).in_(versions)
@@ -137,7 +137,7 @@ class SqlDatabase:
             return await self._unbroken(change())
 
     async def remove_where(self, table: Table, condition: ColumnElement[bool]) -> int:
-        """Remove the rows of which that is true, some at a time: whoever writes meanwhile must not wait for all of them; how many went."""
+        """Remove the rows that match, some at a time, so that concurrent writers need not wait for all of them; returns how many."""
 
         async def change() -> int:
             some = select(table.c.id).where(condition).limit(REMOVED_AT_ONCE)
@@ -152,7 +152,7 @@ class SqlDatabase:
         return removed
 
     async def _unbroken(self, work: Coroutine[Any, Any, Value]) -> Value:
-        """Carry work out to its end even if the caller is cancelled: a connection that is given up halfway is lost to the pool."""
+        """Complete the work even if the caller is cancelled: a connection that is abandoned halfway is lost to the pool."""
         task = asyncio.ensure_future(work)
         self._going_on.add(task)
         task.add_done_callback(self._ended)
@@ -161,11 +161,11 @@ class SqlDatabase:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._going_on.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at, so that nothing complains when the caller went away
+            task.exception()  # retrieved, so that no warning is logged when the caller was cancelled
 
 
 def _number_if_complete(connection: Connection) -> int | None:
-    """The layout of a store that has every table, column and index; None for one that lacks any."""
+    """The layout of a store with every table, column and index; None if any is missing."""
     inspector = inspect(connection)
     if not metadata.tables.keys() <= set(inspector.get_table_names()):
         return None
@@ -178,14 +178,14 @@ def _number_if_complete(connection: Connection) -> int | None:
 
 
 def _missing_columns(inspector: Inspector) -> list[Column[Any]]:
-    """Columns that came after their tables, and are not there yet."""
+    """Columns that were added after their tables, and do not exist yet."""
     tables = {column.table.name for column in ADDED}
     there = {(name, column["name"]) for name in tables for column in inspector.get_columns(name)}
     return [column for column in ADDED if (column.table.name, column.name) not in there]
 
 
 def _grow(connection: Connection) -> None:
-    """Add what came after these tables were made, also by a release before ours; inside the transaction that holds the lock."""
+    """Add what is newer than these tables, also by an earlier release; inside the transaction that holds the lock."""
     quote = connection.dialect.identifier_preparer.quote
     for column in _missing_columns(inspect(connection)):
         kind = column.type.compile(connection.dialect)

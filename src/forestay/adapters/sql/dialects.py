@@ -46,13 +46,13 @@ from forestay.adapters.sql.tables import jobs
 
 
 class Dialect(Protocol):
-    """What the stores need of a database."""
+    """The operations that the stores need of a database."""
 
     reader: AsyncEngine
     writer: AsyncEngine
 
     async def begin_layout(self, connection: AsyncConnection) -> None:
-        """Keep others from making the tables at the same time; inside the transaction that makes them."""
+        """Keep other processes from creating the tables at the same time; inside the transaction that creates them."""
         ...
 
     def changing(self) -> AbstractAsyncContextManager[AsyncConnection]:
@@ -60,14 +60,14 @@ class Dialect(Protocol):
         ...
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
-        """Add the first where there is none, put the second over the version just below theirs; which ones were.
+        """Create the first where they do not exist, write the second over the version just below theirs; returns the successful ones.
 
         The table begins with `id`, and with `version` if rows are rewritten. The ids differ. Durable when it returns.
         """
         ...
 
     def insert(self, table: Table) -> Any:
-        """The dialect's own insert, which can say what is to be done when a key is there already."""
+        """The dialect's own insert, which supports a conflict clause for existing keys."""
         ...
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
@@ -95,7 +95,7 @@ def _engine(url: URL, size: int, timeout: float, arguments: Mapping[str, Any]) -
 
 
 class Postgres:
-    """Statements commit by themselves where one is enough: one round trip, durable when it is answered."""
+    """Single statements commit automatically: one round trip, durable when it is answered."""
 
     insert = staticmethod(postgresql.insert)
 
@@ -158,11 +158,11 @@ _in_common = itemgetter(*(at for at, place in enumerate(jobs.columns) if place.n
 def _statement(build: _Build, table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
     """A statement for rows, as the driver takes it, and its parameters.
 
-    Columns in which the rows differ are sent as arrays, the others once, since the server takes long to unpack an array. The
+    Columns in which the rows differ are sent as arrays, the others once, since unpacking an array is slow in the server. The
     statement is the same for any number of rows.
 
-    Everyone takes the locks of rows in the order in which they are sent, that of their ids, so that no two wait for each
-    other. If the planner should choose another order, a deadlock is an unknown outcome like any other.
+    All writers lock rows in the order in which they are sent, that of their ids, so that no two wait for each
+    other. If the planner chooses another order, a deadlock is an unknown outcome like any other.
     """
     statement, parameters = _compiled(build, table, _differing(table, rows))
     columns = list(zip(*sorted(rows, key=itemgetter(0)), strict=True))
@@ -170,7 +170,7 @@ def _statement(build: _Build, table: Table, rows: Sequence[Row]) -> tuple[str, l
 
 
 def _differing(table: Table, rows: Sequence[Row]) -> frozenset[str]:
-    """None of the columns for one row, a few for the jobs of one scatter, else all: every set is a statement to be planned."""
+    """The differing columns: none for one row, a few for the jobs of one scatter, else all: every set is another statement to plan."""
     if len(rows) == 1:
         return frozenset()
     if table is jobs:
@@ -181,7 +181,7 @@ def _differing(table: Table, rows: Sequence[Row]) -> frozenset[str]:
 
 
 def _numbers(values: tuple[Any, ...]) -> str:
-    """Numbers are sent as one text: the driver looks at each number of a list for long."""
+    """Numbers as one text: the driver is slow with each number of a list."""
     return "{" + str(values)[1:-1].rstrip(",").replace("None", "NULL") + "}"
 
 
@@ -229,13 +229,13 @@ def _rewrite(table: Table, values: _Values) -> Any:
 
 
 class Sqlite:
-    """Two connections write in turns, and several read beside them (write-ahead log); a commit is on disk when it is answered."""
+    """Two connections write in turns, and several read concurrently (write-ahead log); a commit is on disk when it is answered."""
 
     insert = staticmethod(sqlite.insert)
 
     def __init__(self, url: URL, connections: int, timeout: float) -> None:
         place = url.set(drivername="sqlite+aiosqlite")
-        # The driver must not begin transactions by itself: it would begin them without the lock.
+        # The driver must not begin transactions itself: it would begin them without the lock.
         arguments = {"timeout": timeout, "isolation_level": None}
         self.writer, self.reader = (_engine(place, size, timeout, arguments) for size in (1, connections))
         for engine in (self.writer, self.reader):
@@ -263,7 +263,7 @@ class Sqlite:
         return await self._writes.write(table, creates, rewrites)
 
     def any_of(self, place: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-        if len(values) == 1:  # as most are; to put the other form together takes longer than to run it
+        if len(values) == 1:  # the most frequent case; building the other form takes longer than running it
             return place == bindparam(None, values[0], type_=place.type)
         return _listed(place, orjson.dumps(list(values)).decode())
 
@@ -276,8 +276,8 @@ class Sqlite:
 
 
 def _make_private(path: str, *_: object) -> None:
-    """A new file is for its owner alone, and SQLite gives its log the same mode: parameters and logs of all tenants are in it."""
-    with suppress(OSError):  # SQLite says what is wrong with the path
+    """Make a new file readable by its owner only; SQLite gives its log the same mode: it has parameters and logs of all tenants."""
+    with suppress(OSError):  # SQLite itself reports what is wrong with the path
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
@@ -310,7 +310,7 @@ def connected(path: str, patience: float) -> sqlite3.Connection:
 
 
 def _has_write_ahead_log(cursor: Any, deadline: float) -> bool:
-    """SQLite does not wait for a lock when several begin the log of a new file at once: it refuses all but one."""
+    """Whether the log exists. When several processes begin the log of a new file at once, SQLite refuses all but one without waiting."""
     try:
         cursor.execute("PRAGMA journal_mode = WAL")
     except sqlite3.OperationalError as error:
@@ -324,7 +324,7 @@ _UNREADABLE = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.
 
 
 def _drop_unreadable(context: ExceptionContext) -> None:
-    """A connection that met a file it could not read stays so when the file is repaired: the next statement gets a new one."""
+    """Drop a connection that could not read its file: it would keep failing after the file was repaired."""
     code = getattr(context.original_exception, "sqlite_errorcode", None)
     if isinstance(code, int) and code & 0xFF in _UNREADABLE and context.connection is not None:
         context.is_disconnect = True

@@ -20,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 
 class SqlDocumentStore:
-    """Fills the port `DocumentStore`, in the database of the job store, which opens and closes it."""
+    """Implements the port `DocumentStore`, in the database of the job store, which opens and closes it."""
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database

@@ -44,7 +44,7 @@ _Paper = TypeVar("_Paper", Incident, Decision, StepRecord)
 
 
 class SqlIncidentStore:
-    """Fills the port `IncidentStore`, in the database of the job store, which opens and closes it."""
+    """Implements the port `IncidentStore`, in the database of the job store, which opens and closes it."""
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database

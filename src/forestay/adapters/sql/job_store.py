@@ -46,7 +46,7 @@ _NOT_THERE = Conflicted("it is not at the expected version")
 
 
 class SqlJobStore:
-    """Fills the port `JobStore`."""
+    """Implements the port `JobStore`."""
 
     def __init__(
         self, url: str, *, schema: str | None = None, connections: int = 8, timeout: float = ANSWER_SECONDS

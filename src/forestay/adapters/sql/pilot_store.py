@@ -28,7 +28,7 @@ MAX_PILOTS = 10_000
 
 
 class SqlPilotStore:
-    """Fills the port `PilotStore`, in the database of the job store, which opens and closes it."""
+    """Implements the port `PilotStore`, in the database of the job store, which opens and closes it."""
 
     def __init__(self, database: SqlDatabase) -> None:
         self.database = database

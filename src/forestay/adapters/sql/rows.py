@@ -24,13 +24,13 @@ TERM = 1
 _ESCAPE = "\ue000"
 LARGEST = 2**63 - 1
 _MAX_KEY = 1000
-"""Bytes of a text that an index holds; PostgreSQL takes about 2,700 for all columns of an index together."""
+"""The most bytes of an indexed text; PostgreSQL allows about 2,700 for all columns of an index together."""
 
 _Text = TypeVar("_Text", str, str | None)
 
 
 def escaped(value: _Text) -> _Text:
-    """A text without the null character, which PostgreSQL's text cannot hold; no two texts become the same."""
+    """A text without the null character, which PostgreSQL's text cannot hold; different texts remain different."""
     if value is None or ("\0" not in value and _ESCAPE not in value):
         return value
     return value.replace(_ESCAPE, _ESCAPE + "e").replace("\0", _ESCAPE + "0")
@@ -43,7 +43,7 @@ def unescaped(value: str) -> str:
 
 
 def to_json(value: object, what: str) -> bytes:
-    """The bytes of a document; `Permanent` for what JSON cannot say, such as half a character or a huge number."""
+    """The bytes of a document; `Permanent` for values that JSON cannot represent, such as half a surrogate pair or a huge number."""
     try:
         return orjson.dumps(value)
     except TypeError as error:
@@ -72,14 +72,14 @@ def job_row(document: JobDocument, version: int) -> Row:
 
 
 OWN = frozenset({"id", "index", "parameters", "flow_ref"})
-"""The fields in which the jobs of one scatter differ; all others are the very same objects."""
+"""The fields in which the jobs of one scatter differ; all others are identical objects."""
 _shared = itemgetter(*sorted(FIELDS - OWN))
 _AT = {name: 2 + place for place, name in enumerate((*OWN_TEXT, *DERIVED_TEXT, *OWN_NUMBERS, *DERIVED_NUMBERS))}
 _INDEX, _RANK, _SLOT = _AT["index"], _AT["rank"], _AT["slot"]
 
 
 def new_rows(documents: Iterable[JobDocument]) -> list[Row]:
-    """The rows of new jobs. What those of one scatter have in common is worked out once: a million of them come at a time."""
+    """The rows of new jobs. The common part of one scatter's jobs is computed once: there may be a million at a time."""
     rows: list[Row] = []
     pattern: _Pattern | None = None
     for document in documents:
@@ -92,7 +92,7 @@ def new_rows(documents: Iterable[JobDocument]) -> list[Row]:
 
 
 class _Pattern:
-    """A job of a scatter, as the pattern of the others' rows."""
+    """A job of a scatter, used as a pattern for the rows of the others."""
 
     def __init__(self, first: JobDocument, row: Row) -> None:
         self.shared = _shared(first.__dict__)
@@ -103,7 +103,7 @@ class _Pattern:
         self.body = body[:-1]
 
     def row(self, document: JobDocument) -> Row | None:
-        """The row of a new job; None if it is not like the pattern."""
+        """The row of a new job; None if it does not match the pattern."""
         flow_ref, before, name, index = document.flow_ref, self.flow_ref, document.id, document.index
         if self.odd or flow_ref is None or before is None or flow_ref[:2] != before[:2] or index is None:
             return None
@@ -126,7 +126,7 @@ class _Pattern:
 
 
 def _has_escapes(body: bytes) -> bool:
-    """Whether the escape, or what must be escaped, is somewhere in it."""
+    """Whether it contains the escape character or a character that must be escaped."""
     return b"\\u0000" in body or b"\xee\x80\x80" in body
 
 

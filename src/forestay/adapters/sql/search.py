@@ -47,12 +47,12 @@ MAX_COUNTS = 10_000
 
 
 class SortOrder(NamedTuple):
-    """The field that jobs are sorted by, and which way."""
+    """The field by which jobs are sorted, and the direction."""
 
     place: Column[Any]
     down: bool
     may_lack: bool
-    """Some jobs found may be without a value; they come last."""
+    """Whether jobs without a value may be found; they come last."""
 
     @classmethod
     def of(cls, sort: str, query: JobQuery) -> SortOrder:
@@ -68,24 +68,24 @@ class SortOrder(NamedTuple):
         first = self.place.desc() if self.down else self.place.asc()
         if self.place is jobs.c.id:
             return [first]
-        # Said only where it matters: PostgreSQL does not use an index whose order of nulls differs, even of none.
+        # Only where it matters: PostgreSQL does not use an index with a different order of nulls, even if there are none.
         return [first.nulls_last() if self.may_lack else first, jobs.c.id.desc() if self.down else jobs.c.id.asc()]
 
     def after(self, value: str | int | None, job: str) -> ColumnElement[bool]:
-        """What comes after the last job of a page."""
+        """The condition for jobs after the last one of a page."""
         last: ColumnElement[Any] = literal(job, jobs.c.id.type)
         here: ColumnElement[Any] = jobs.c.id
         if value is None:
             return and_(self.place.is_(None), here < last if self.down else here > last)
         if self.place is not jobs.c.id:
-            # Compared as pairs: both databases then go straight to the place in the index.
+            # Compared as pairs: both databases then seek directly in the index.
             here, last = tuple_(self.place, here), tuple_(literal(value, self.place.type), last)
         later = here < last if self.down else here > last
         return or_(later, self.place.is_(None)) if self.may_lack else later
 
 
 def page(dialect: Dialect, query: JobQuery, *, sort: str, limit: int, cursor: str | None) -> Select[Any]:
-    """Version, document, sort value and id of the jobs of a page, and of one more if there is more."""
+    """Version, document, sort value and id of the jobs of a page, plus one more if there is one."""
     if not 1 <= limit <= MAX_PAGE:
         raise Permanent(f"the limit of a page is 1 to {MAX_PAGE} jobs, not {limit}")
     order = SortOrder.of(sort, query)
@@ -109,7 +109,7 @@ def counts(dialect: Dialect, query: JobQuery, *, by: str) -> Select[Any]:
 
 
 def tallies(dialect: Dialect, query: JobQuery, *, over: str, step: int, by: str) -> tuple[Select[Any], int]:
-    """Steps, values and how many jobs there are of each; and how many steps there are."""
+    """The query for the number of jobs by step and value, and the number of steps."""
     least, steps = tally_bounds(query, over, step, by)
     known = {
         "state": [state.value for state in sorted(query.states)],
@@ -134,7 +134,7 @@ def _counted(
     number = number.union_all(select(number.c.number + 1).where(number.c.number < steps - 1))
     value = union_all(*(select(literal(other_value, Text).label("value")) for other_value in values)).cte("known")
     begins = literal(least, BigInteger) + number.c.number * literal(step, BigInteger)
-    # One bound at each side alone: with two SQLite would go by either.
+    # Only one bound on each side: with two, SQLite might use either.
     ends = case((number.c.number == steps - 1, literal(most + 1, BigInteger)), else_=begins + literal(step, BigInteger))
     inside = (jobs.c[over] >= begins, jobs.c[over] < ends, by == value.c.value)
     many = select(func.count()).select_from(jobs).where(*conditions(dialect, rest), *inside)
@@ -146,7 +146,7 @@ def tallied(
     time: Column[Any], least: int, step: int, by: Column[Any], wanted: list[ColumnElement[bool]]
 ) -> Select[Any]:
     """Rows of a step's number, a value and how many there are."""
-    # Written into the statement, not handed over: PostgreSQL takes two parameters for two expressions, and would not group by one and show the other.
+    # Literals, not parameters: PostgreSQL takes two parameters for different expressions, and would not group by one and select the other.
     number = (time - literal_column(str(least))) // literal_column(str(step), BigInteger)
     return select(number.label("step"), by, func.count()).where(*wanted).group_by("step", by)
 
@@ -168,12 +168,12 @@ def shown(value: str | int) -> str:
 
 
 def conditions(dialect: Dialect, query: JobQuery) -> list[ColumnElement[bool]]:
-    """Everything a query asks for."""
+    """All conditions of a query."""
     wanted: list[ColumnElement[bool]] = []
     if query.tenant is not None:
         wanted.append(jobs.c.tenant == escaped(query.tenant))
     if query.states:
-        # States stand in the statement itself, so that the planner sees which partial index serves it.
+        # States are literals in the statement, so that the planner sees which partial index applies.
         names: list[ColumnElement[str]] = [
             bindparam(None, state.value, literal_execute=True) for state in sorted(query.states)
         ]
@@ -213,7 +213,7 @@ def write_cursor(sort: str, value: str | int | None, job: str) -> str:
 
 
 def read_cursor(cursor: str, sort: str, place: Column[Any]) -> tuple[str | int | None, str]:
-    """Where to go on; `Permanent` unless it is a cursor of this very order."""
+    """The position of a cursor; `Permanent` unless it belongs to this order."""
     try:
         parts = orjson.loads(urlsafe_b64decode(cursor.encode("ascii")))
     except (ValueError, BadBase64) as error:

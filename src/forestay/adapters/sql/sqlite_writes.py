@@ -1,8 +1,8 @@
 """Writes to a SQLite file, many in one commit.
 
-Every commit is a sync of the disk and two changes of threads, whatever is in it; and through SQLAlchemy and the driver's own thread
-a write of one row cost ten times what SQLite itself takes for it. So writes go to SQLite directly, on one thread, and what is asked
-for while a commit is under way shares the next one. No write waits for others to come, and none fails for another's fault.
+Every commit costs a sync of the disk and two thread switches, whatever its size; and through SQLAlchemy and the driver's own thread
+a write of one row took ten times as long as in SQLite itself. So writes go to SQLite directly, on one thread, and writes requested
+during a commit share the next one. No write waits for further ones, and none fails because of another's error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sqlalchemy.dialects import sqlite
 from forestay.adapters.sql.rows import Row
 
 MOST_TOGETHER = 2_000
-"""Rows in one commit: who waits for a few must not wait for a hundred thousand of others."""
+"""Rows in one commit: a small write must not wait for a hundred thousand rows of others."""
 _CONNECTION_IS_GOOD = frozenset(
     {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_CONSTRAINT}
 )
@@ -38,7 +38,7 @@ _FOR_ALL = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-"""Errors of the file, which any other write would meet too, each after its own wait for a lock."""
+"""Errors of the file, which would affect any other write too, each after its own wait for a lock."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,7 @@ class SqliteWrites:
     """The writes of this process to one file."""
 
     def __init__(self, connect: Callable[[], sqlite3.Connection], turn: asyncio.Lock) -> None:
-        """`turn` is held while a transaction is open, also by those who write in another way: SQLite does not queue who waits."""
+        """`turn` is held while a transaction is open, also by other writers: SQLite does not queue waiting writers."""
         self._connect = connect
         self._turn = turn
         self._thread: ThreadPoolExecutor | None = None
@@ -69,7 +69,7 @@ class SqliteWrites:
         self._work: asyncio.Task[None] | None = None
 
     async def write(self, table: Table, creates: Sequence[Row], rewrites: Sequence[Row]) -> set[str]:
-        """Which of these took place; durable when this returns."""
+        """Write rows and return the successful ones; durable when this returns."""
         write = _Write(table, creates, rewrites, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
         if self._work is None or self._work.done():
@@ -77,14 +77,14 @@ class SqliteWrites:
         return await write.answer
 
     async def close(self) -> None:
-        """Nobody may be writing; whoever writes later opens it again."""
+        """Close the connection; nothing may be being written. A later write opens it again."""
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.get_running_loop().run_in_executor(thread, self._disconnect)
             thread.shutdown(wait=False)
 
     async def _commit_all(self) -> None:
-        """Commit all that waits, and what comes meanwhile."""
+        """Commit all waiting writes, and those that arrive meanwhile."""
         while self._waiting:
             batch: list[_Write] = []
             try:
@@ -93,7 +93,7 @@ class SqliteWrites:
                     if self._thread is None:
                         self._thread = ThreadPoolExecutor(1, thread_name_prefix="sqlite-writes")
                     outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._commit, batch)
-            except BaseException:  # the loop ends: nobody may wait for what is not told any more
+            except BaseException:  # the loop ends: no caller may be left waiting for a result
                 for write in (*batch, *self._waiting):
                     write.answer.cancel()
                 self._waiting = []
@@ -107,7 +107,7 @@ class SqliteWrites:
                     write.answer.set_result(outcome)
 
     def _next_batch(self) -> list[_Write]:
-        """At least one, and no more rows than may go together."""
+        """The next writes: at least one, and at most `MOST_TOGETHER` rows."""
         rows = 0
         for place, write in enumerate(self._waiting):
             rows += write.rows
@@ -120,7 +120,7 @@ class SqliteWrites:
     # -- on the thread ---------------------------------------------------------------------------------------------
 
     def _commit(self, batch: Sequence[_Write]) -> Sequence[_Outcome]:
-        """In one transaction. If that fails for what one of them may be at fault, each in its own."""
+        """Commit in one transaction. If that fails with an error that one write may have caused, commit each separately."""
         try:
             return self._transaction(batch)
         except Exception as error:
@@ -138,7 +138,7 @@ class SqliteWrites:
                 done = [_carry_out(connection, write) for write in batch]
                 connection.execute("COMMIT")
             except BaseException:
-                # Also after a commit that failed: it is still open then, and what is in it must not come to be later.
+                # Also after a failed commit: the transaction is still open, and its writes must not take effect later.
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
@@ -156,15 +156,15 @@ class SqliteWrites:
 
 
 def _code(error: Exception) -> int:
-    """SQLite's primary result code; 0 for what is no error of SQLite's."""
+    """SQLite's primary result code; 0 for errors that are not SQLite's."""
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else 0
 
 
 def _carry_out(connection: sqlite3.Connection, write: _Write) -> set[str]:
-    """The rows of a write, inside a transaction in which nobody else writes."""
+    """Execute a write inside a transaction without other writers; returns the successful ids."""
     table, creates, rewrites = write.table, write.creates, write.rewrites
-    if len(rewrites) == 1 and not creates:  # as most are: the version is compared by the statement itself
+    if len(rewrites) == 1 and not creates:  # the most frequent case: the statement itself compares the version
         row = rewrites[0]
         changed = connection.execute(_update_at(table), (*row[1:], row[0], row[1] - 1)).rowcount
         return {row[0]} if changed == 1 else set()
@@ -181,7 +181,7 @@ def _carry_out(connection: sqlite3.Connection, write: _Write) -> set[str]:
 
 @cache
 def _versions(table: Table) -> str:
-    """The ids that are there of a list, and their versions where the table has such."""
+    """The query for the existing ids of a list, and their versions where the table has them."""
     listed = select(func.json_each(bindparam(None, "", type_=Text())).table_valued("value").c.value)
     shown = select(table.c.id, table.c.get("version", null())).where(table.c.id.in_(listed))
     return str(shown.compile(dialect=sqlite.dialect()))

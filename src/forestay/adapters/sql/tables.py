@@ -1,7 +1,7 @@
 """The tables, the same in both dialects.
 
-A document is kept as the bytes of its JSON, since PostgreSQL's text cannot hold every character that JSON can. Beside
-it stand the fields that are searched: derived at each write, never read back into a document.
+A document is stored as the bytes of its JSON, since PostgreSQL's text cannot hold every character that JSON can. Beside
+it are the searchable fields: derived at each write, never read back into a document.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LAYOUT = 2
 """The layout of the tables; a store with a newer one is refused. Columns that may be empty, indexes and tables are added without another number, so that the release
 before works on the same store."""
 TAKEN = 4
-"""Up to here numbers were given for such additions, too: they mean the same layout."""
+"""Up to this number, such additions had numbers too: they mean the same layout."""
 
 metadata = MetaData()
 
 # In the order of code points, as SQLite and OpenSearch sort, whatever the database's own language is.
 _TEXT = Text().with_variant(Text(collation="C"), "postgresql")
-# By a statement of its own: in a table's definition only SQLAlchemy 2.1 can say it, and beside another engine there may be 2.0.
+# A separate statement: in a table's definition only SQLAlchemy 2.1 supports it, and beside another engine there may be 2.0.
 _OFTEN_REWRITTEN = DDL(  # type: ignore[no-untyped-call]
     "ALTER TABLE %(fullname)s SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)"
 ).execute_if(dialect="postgresql")
@@ -67,15 +67,15 @@ jobs = Table(
     Column("document", LargeBinary, nullable=False),
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
-"""`labels` is a list with one text a label, the pair of its key and value."""
+"""`labels` is a list with one text for each label, the pair of its key and value."""
 
 
 def _partial(name: str, *columns: str, where: str) -> None:
-    """An index of the few rows that are looked for, so that the many others do not pay for it."""
+    """A partial index of the few rows that are searched, so that the many others do not cost anything."""
     Index(name, *(jobs.c[column] for column in columns), postgresql_where=text(where), sqlite_where=text(where))
 
 
-# A window of candidates is one run of this index. The last three let SQLite skip a job without reading its row.
+# A window of candidates is one range of this index. The last three columns let SQLite skip a job without reading its row.
 _partial(
     "jobs_queue", "lane", "rank", "id", "slot", "held", "not_before",
     where="state = 'available'",
@@ -87,7 +87,7 @@ _partial("jobs_run", "run", "created", "id", where='"run" IS NOT NULL')
 _partial("jobs_ended", "ended", "id", where="ended IS NOT NULL")
 _partial("jobs_running", "tenant", "created", "id", where="state = 'running'")
 _partial("jobs_faulted", "tenant", "created", "id", where="state = 'faulted'")
-# What ended when, for those who look back. SQLite takes it only for a query that names the final states in these very words, as `search.conditions` does.
+# Ended jobs by time, for history queries. SQLite uses it only for a query that names the final states literally, as `search.conditions` does.
 _partial(
     "jobs_over", "tenant", "changed", "id", "state",
     where=" OR ".join(f"state = '{state}'" for state in sorted(FINAL)),
@@ -159,7 +159,7 @@ Index("documents_kind", documents.c.kind, documents.c.id)
 STATUS_TEXT = ("tenant", "owner", "kind", "state", "cause", "flow", "run", "instance", "job", "group")
 STATUS_NUMBERS = ("at", "due", "changed")
 STATUS_TAGS = ("fingerprint", "host", "site", "exit_code")
-"""Texts that a row of an earlier release does not have."""
+"""Texts that rows of an earlier release do not have."""
 
 statuses = Table(
     "incident_status",
@@ -174,12 +174,12 @@ statuses = Table(
     Column("document", LargeBinary, nullable=False),
     listeners=[("after_create", _OFTEN_REWRITTEN)],
 )
-"""Where incidents stand."""
+"""The statuses of incidents."""
 _DUE = text("due IS NOT NULL")
 Index("incident_status_due", statuses.c.due, statuses.c.id, postgresql_where=_DUE, sqlite_where=_DUE)
 Index("incident_status_at", statuses.c.tenant, statuses.c.at, statuses.c.id)
 Index("incident_status_state", statuses.c.tenant, statuses.c.state, statuses.c.at, statuses.c.id)
-# What waits is counted by these alone, in the order of the index, without a look at the rows themselves.
+# Waiting incidents are counted by these columns alone, in the order of the index, without reading the rows.
 _WAITS = text("state IN ('held', 'waiting')")
 Index(
     "incident_status_inbox_groups",
@@ -189,7 +189,7 @@ Index(
 Index("incident_status_fingerprint", statuses.c.tenant, statuses.c.fingerprint, statuses.c.at, statuses.c.id)
 Index("incident_status_changed", statuses.c.tenant, statuses.c.changed, statuses.c.id)
 Index("incident_status_run", statuses.c.run)
-# For those who look after every tenant: what is held or unsettled, of one kind or any.
+# For services that serve every tenant: held and unsettled incidents, of one kind or any.
 Index("incident_status_open", statuses.c.state, statuses.c.kind, statuses.c.at, statuses.c.id)
 Index("incident_status_job", statuses.c.job)
 
@@ -224,6 +224,6 @@ ADDED_INDEXES = frozenset(
         "jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox_groups", "incident_status_changed", "incident_status_open", "incident_status_fingerprint",
     }
 )  # fmt: skip
-"""Columns and indexes that came later than their tables; whole tables are made where they are missing."""
+"""Columns and indexes that were added after their tables; missing tables are created whole."""
 
 layout = Table("layout", metadata, Column("number", Integer, primary_key=True, autoincrement=False))

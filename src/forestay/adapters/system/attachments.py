@@ -15,7 +15,7 @@ from forestay.ports.errors import Permanent, Transient
 
 
 class FolderAttachments:
-    """Fills the port `Attachments`: a folder for each set of files, named by the digest of their names and contents."""
+    """Implements the port `Attachments`: a folder for each set of files, named by the digest of their names and contents."""
 
     def __init__(self, place: Path | None) -> None:
         self.place = place

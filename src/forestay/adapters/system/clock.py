@@ -8,7 +8,7 @@ from uuid import uuid4
 
 
 class SystemClock:
-    """Fills `ports.clock.Clock`."""
+    """Implements `ports.clock.Clock`."""
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000
@@ -18,7 +18,7 @@ class SystemClock:
 
 
 class RandomIds:
-    """Fills `ports.clock.Ids`."""
+    """Implements `ports.clock.Ids`."""
 
     def __init__(self) -> None:
         self._random = b""

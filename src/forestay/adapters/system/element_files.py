@@ -16,7 +16,7 @@ _NOT_THERE = 54
 
 
 class FolderFiles:
-    """Fills `ports.data.storage.ElementFiles` for folders."""
+    """Implements `ports.data.storage.ElementFiles` for folders."""
 
     async def read(self, place: str, most: int) -> bytes | None:
         return await asyncio.to_thread(self._read, place, most)
@@ -77,7 +77,7 @@ class FolderFiles:
 
 
 class XrootdFiles:
-    """Fills `ports.data.storage.ElementFiles` for XRootD, by `xrdcp` and `xrdfs`, which must be installed."""
+    """Implements `ports.data.storage.ElementFiles` for XRootD, by `xrdcp` and `xrdfs`, which must be installed."""
 
     async def folders(self, place: str) -> Sequence[str]:
         raise Permanent(f"{place}: folders cannot be listed here")

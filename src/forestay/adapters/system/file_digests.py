@@ -13,7 +13,7 @@ from forestay.ports.data.file_digests import MAX_DIGESTED
 
 
 class SharedFileDigests:
-    """Fills the port `FileDigests`. Only what is under one of the roots is read: a flow names the path, and might name any."""
+    """Implements the port `FileDigests`. Only what is under one of the roots is read: a flow names the path, and might name any."""
 
     def __init__(self, roots: Sequence[Path], *, most: int = MAX_DIGESTED) -> None:
         self.roots = [os.path.realpath(root) for root in roots]

@@ -19,7 +19,7 @@ MAX_BYTES = 64 << 20
 
 
 class SharedFiles:
-    """Fills the port `FileLists`. A flow may look only under the folders that an administrator names, and never at what Forestay keeps itself."""
+    """Implements the port `FileLists`. A flow may look only under the folders that an administrator names, and never at what Forestay keeps itself."""
 
     def __init__(self, roots: Sequence[Path], *, hidden: Sequence[Path] = (), most: int = MAX_LISTED) -> None:
         self.roots = [os.path.realpath(root) for root in roots]

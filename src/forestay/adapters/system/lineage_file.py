@@ -15,7 +15,7 @@ from forestay.ports.errors import Transient
 
 @dataclass(frozen=True, slots=True)
 class LineageFile:
-    """Fills `ports.operations.lineage.Lineage`."""
+    """Implements `ports.operations.lineage.Lineage`."""
 
     path: Path
 

@@ -12,7 +12,7 @@ from forestay.ports.jobs.results import MAX_RESULT
 
 
 class SharedResults:
-    """Fills the port `Results`. Only what is under one of the roots is read: a pilot names the folder, and might name any."""
+    """Implements the port `Results`. Only what is under one of the roots is read: a pilot names the folder, and might name any."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self.roots = [os.path.realpath(root) for root in roots]

@@ -9,7 +9,7 @@ from forestay.ports.errors import Transient
 
 
 class ReferencedSecrets:
-    """Fills `ports.secrets.Secrets`."""
+    """Implements `ports.secrets.Secrets`."""
 
     def read(self, reference: str) -> str:
         kind, _, where = reference.partition(":")

@@ -73,7 +73,7 @@ class Limits:
 
 
 class TemporalFlowEngine:
-    """Fills the port `FlowEngine`."""
+    """Implements the port `FlowEngine`."""
 
     def __init__(
         self,

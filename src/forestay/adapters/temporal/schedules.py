@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class TemporalSchedules:
-    """Fills the port `Schedules`."""
+    """Implements the port `Schedules`."""
 
     def __init__(self, engine: TemporalFlowEngine) -> None:
         self.engine = engine
