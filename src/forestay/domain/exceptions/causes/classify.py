@@ -2,17 +2,17 @@
 
 How they are weighed:
 
-- **Weight first.** A pattern's weight says how near the root of the matter it is. That a task exited with 1 (10) is a consequence; that memory ran out
-  (60) is why; that the kernel says it killed the process for it (90) is proof. Its confidence makes it lighter or heavier.
-- **The end of the log counts.** A log ends with a block of errors: a traceback, a chain of causes, a tool's own summary. An error with ordinary output between it and that block was survived: the program went on. It
-  counts for much less, and when nothing else points anywhere, the answer is ``unknown`` and names it. So it is with a line that only warns. A line that says that something is tried again or is only information counts for less.
+- **Weight first.** A pattern's weight says how near to the root cause it is. That a task exited with 1 (10) is a consequence; that memory ran out
+  (60) is the reason; that the kernel reports having killed the process for it (90) is proof. Its confidence makes it lighter or heavier.
+- **The end of the log counts.** A log ends with a block of errors: a traceback, a chain of causes, a tool's own summary. An error with ordinary output between it and that block was survived: the program continued. It
+  counts for much less, and if there is no other indication, the answer is ``unknown`` and names it. The same holds for a warning. A line that reports a retry or is only information counts for less.
   Lines that quote (source in a traceback, the script that ran) do not count at all.
-- **Earlier before later, inside the block.** The first error is mostly the root and the others follow from it, so later lines lose points; most of all a missing file or an exception behind an error of the disk, the memory, the network or
-  the node. Never the reverse: a missing file fills no disk. In a Java trace, what stands behind ``Caused by:`` is the root, wherever it stands.
-- **Tellers that agree.** When another teller (the batch system, the log, the exit code, a measure) points to the same cause on its own, confidence rises.
-- **Tellers that do not.** When another cause is nearly as strong, confidence falls; when the two are as good as equal, the stronger one is the answer, below the confidence at which a rule acts. When both are weak, the answer
-  is ``unknown`` and names both. A wrong answer that is sure of itself costs more than none.
-- **The wording.** A weak reading is compared with the second classifier (``wording``): if the errors that end the log are worded like other failures of that cause, it is surer. The cause stays.
+- **Earlier before later, inside the block.** The first error is mostly the root cause and the others follow from it, so later lines lose points; most of all a missing file or an exception after an error of the disk, the memory, the network or
+  the node. Never the reverse: a missing file fills no disk. In a Java trace, the text after ``Caused by:`` is the root cause, wherever it is.
+- **Sources that agree.** When another source (the batch system, the log, the exit code, a measure) independently points to the same cause, confidence rises.
+- **Sources that disagree.** When another cause is nearly as strong, confidence falls; when the two are practically equal, the stronger one is the answer, below the confidence at which a rule acts. When both are weak, the answer
+  is ``unknown`` and names both. A wrong answer with high confidence costs more than no answer.
+- **The wording.** A weak reading is compared with the second classifier (``wording``): if the errors that end the log are worded like other failures of that cause, its confidence rises. The cause stays.
 
 The order in which patterns are given does not matter.
 """
@@ -42,51 +42,51 @@ from forestay.domain.exceptions.evidence.evidence import (
 from forestay.domain.exceptions.evidence.redaction import redacted
 
 LATER = 14.0
-"""What the last of several errors loses to the first; one right behind it loses `NEXT`."""
+"""The points that the last of several errors loses to the first; the one right after the first loses `NEXT`."""
 NEXT = 2.0
 ROOT = 14.0
-"""What a line behind ``Caused by:`` gains."""
+"""The points that a line after ``Caused by:`` gains."""
 WARNING = 0.2
-"""What is left of the points of a line that warns."""
+"""The factor on the points of a warning."""
 LAST, LAST_WARNING = 6, 0.6
 """The same in the last lines of the log."""
 TOLD = 0.6
 """The same for a line that is only information."""
 FEW = 4
-"""So many lines of ordinary output behind an error say nothing yet."""
+"""Up to this many lines of ordinary output after an error are not significant."""
 AGES, OLD = 0.5, 25.0
-"""What an error loses for each such line, and at most."""
+"""The points that an error loses for each such line, and at most."""
 GAP = 3
-"""So many ordinary lines in a row part two blocks of errors."""
+"""This many ordinary lines in a row separate two blocks of errors."""
 SURVIVED = 0.4
-"""What is left of the points of an error with ordinary output between it and the block that ends the log."""
+"""The factor on the points of an error with ordinary output between it and the block that ends the log."""
 EXPLAINED, TELLING = 20.0, 0.7
-"""What a missing file or an exception loses behind an error of a resource, beyond what every later error loses; and how sure of itself the earlier one must be."""
+"""The points that a missing file or an exception loses after an error of a resource, beyond what every later error loses; and the confidence that the earlier one must have."""
 OUTPUT_FOLLOWS = "the output (if any) follows"
-"""LSF's report stands before the output of the job, and is about its end."""
+"""LSF's report comes before the output of the job, and is about its end."""
 MISSING = frozenset({Cause.DATA_MISSING, Cause.OUTPUT_MISSING})
 CONSEQUENCES = MISSING | {Cause.CODE, Cause.BAD_INPUT, Cause.DATA_CORRUPT}
 RESOURCES = frozenset({Cause.DISK, Cause.MEMORY, Cause.NETWORK, Cause.NODE})
 OUTSIDE = RESOURCES | {Cause.TRANSFER, Cause.TIME, Cause.PREEMPTED}
-"""What comes from outside the program: no error of the program leads to it."""
+"""Causes outside the program: no error of the program leads to them."""
 AGREE = 6.0
 EQUAL, NEAR, CLOSE = 3.0, 12.0, 25.0
-"""Up to so many points apart, two causes are equal (no answer), near (less sure), close (a little less sure)."""
+"""Up to this many points apart, two causes are equal (no answer), near (lower confidence), close (slightly lower confidence)."""
 END, KNOWN = 40, 30
-"""So many last lines of a longer log are read first; they suffice if an error there has more points than this."""
+"""The number of last lines of a longer log that are read first; they suffice if an error there has more points than `KNOWN`."""
 FALLBACK = 20
-"""Patterns up to this weight speak only when no heavier one does."""
+"""Patterns up to this weight count only if no heavier one matches."""
 TIED = 0.6
-"""The most confidence in the stronger of two equal causes."""
+"""The highest confidence in the stronger of two equal causes."""
 WEAK = 0.5
 """Two equal causes below this confidence are no answer."""
 SUREST = 0.99
 UNFAILED = frozenset({"", "COMPLETED", "COMPLETING", "SUCCEEDED", "DONE", "RUNNING", "PENDING"})
-"""States, in the form of `plain_word`, that do not speak of a failure."""
+"""States, in the form of `plain_word`, that indicate no failure."""
 MOST_OTHERS = 5
 
 _NEITHER = re.compile(r"\s*\S+$|\W+$|\s*(?:shutting down|tip: |complete log|feature: )")
-"""Headings, rules, single words, and what engines say in farewell: neither an error nor a sign that the program went on."""
+"""Headings, rules, single words, and closing messages of engines: neither an error nor a sign that the program continued."""
 _TABLE = re.compile(r"\s+[-+]?[0-9.]+(?:e[-+]?\d+)?\s+[-+]?[0-9.]")
 _ROOT = re.compile(r"^\s*(?:Caused by|Root cause|caused by)\b")
 
@@ -98,11 +98,11 @@ class _PatternReading:
     points: float
     confidence: float
     warned: bool = False
-    """The line only warns, or says that it is tried again."""
+    """The line is only a warning, or reports a retry."""
     mild: bool = False
-    """The line warns or informs, also where nothing shows that it went on: it explains no other error."""
+    """The line warns or informs, even where nothing shows that the program continued: it explains no other error."""
     survived: bool = False
-    """Ordinary output stands between it and the errors that end the log."""
+    """There is ordinary output between it and the errors that end the log."""
 
     @property
     def pattern(self) -> FailurePattern:
@@ -114,7 +114,7 @@ class _PatternReading:
 
     @property
     def order(self) -> tuple[float, float, str, str]:
-        """The strongest first; names settle what is equal, so that the order of patterns does not."""
+        """The strongest first; ties are broken by name, so that the order of patterns has no effect."""
         return (-self.strength, -self.confidence, self.pattern.name, self.pattern.pack)
 
 
@@ -132,7 +132,7 @@ class Classifier:
         self._index = index or PatternIndex(self.patterns)
 
     def with_patterns(self, patterns: Iterable[FailurePattern]) -> Classifier:
-        """With some more, such as those of one tenant. The large index is shared, and only the small one is made."""
+        """The classifier with additional patterns, such as those of one tenant. The large index is shared; only a small one is built."""
         more = tuple(patterns)
         return Classifier((*self.patterns, *more), self._wording_model, PatternIndex(more, self._index))
 
@@ -147,9 +147,9 @@ class Classifier:
         return self._compared(weigh(seen, matches), seen, matches)
 
     def _by_its_end(self, evidence: Evidence) -> CauseFinding | None:
-        """What the last lines of a long log point to, if the errors that end it stand there whole and are known.
+        """The cause by the last lines of a long log, if these contain the whole block of errors that ends it, and a pattern matches there.
 
-        What stands before them was survived and would not be the answer; to look for it costs most of the time.
+        Errors before them were survived and would not be the answer; searching for them would take most of the time.
         """
         if OUTPUT_FOLLOWS in "\n".join(evidence.log_tail).lower():
             return None
@@ -166,7 +166,7 @@ class Classifier:
     def _compared(
         self, finding: CauseFinding, seen: PreparedEvidence, matches: Sequence[PatternMatch], end: _LogEnd | None = None
     ) -> CauseFinding:
-        """The finding; a weak one with the confidence that it has beside the second classifier. What rests on no line has no wording."""
+        """The finding; a weak one with its confidence recalibrated by the second classifier. A finding without a line has no wording."""
         if self._wording_model is None or not finding.lines or not finding.pattern or finding.confidence >= SURE:
             return finding
         if finding.cause not in self._wording_model.causes:
@@ -179,7 +179,7 @@ class Classifier:
         return replace(finding, confidence=confidence, words=words)
 
     def matches(self, seen: PreparedEvidence) -> list[PatternMatch]:
-        """Every pattern that the evidence shows."""
+        """Every pattern that matches the evidence."""
         matches = (pattern.match(seen) for pattern in self._index.candidates(seen))
         return [match for match in matches if match is not None]
 
@@ -251,7 +251,7 @@ def _group(readings: list[_PatternReading]) -> _Group:
 
 def _weighed(seen: PreparedEvidence, matches: Sequence[PatternMatch], end: _LogEnd) -> list[_PatternReading]:
     readings = [_judged(seen, match, end) for match in matches]
-    # Only errors that ended it are put in order: what the program survived is neither the root of anything nor its consequence.
+    # Only errors that ended it are ordered: what the program survived is neither a root cause nor a consequence.
     strongest: dict[int, _PatternReading] = {}
     for reading in readings:
         place = reading.place
@@ -285,7 +285,7 @@ def _put_in_order(
 
 
 def _head(seen: PreparedEvidence, place: int) -> int:
-    """The line to which an indented one belongs."""
+    """The line to which an indented line belongs."""
     while place and (not seen.lines[place] or seen.lines[place][0].isspace()):
         place -= 1
     return place
@@ -297,7 +297,7 @@ def _may_explain(earlier: Cause, later: Cause) -> bool:
 
 
 def _surely_explains(earlier: _PatternReading, later: Cause) -> bool:
-    """Whether the later one would hardly stand there without the earlier: whatever broke, its results are missing."""
+    """Whether the later one would hardly have occurred without the earlier: whatever broke, its results are missing."""
     cause = earlier.pattern.cause
     return earlier.confidence >= TELLING and (
         (later in CONSEQUENCES and cause in RESOURCES) or (later in MISSING and cause not in MISSING)
@@ -320,13 +320,13 @@ def _judged(seen: PreparedEvidence, match: PatternMatch, end: _LogEnd) -> _Patte
         line = seen.lowered[place]
         mild = warned = warns(line)
         if warned and place >= seen.log_lines - LAST:
-            # The last that was said: nothing shows that it went on.
+            # The last line: nothing shows that the program continued.
             points, confidence, warned = points * LAST_WARNING, confidence * 0.7, False
         elif warned:
             points, confidence = points * WARNING, confidence * 0.6
         elif only_informs(line) or ((survived or end.behind > FEW) and is_information(line)):
             points, confidence, mild = points * TOLD, confidence * 0.7, True
-        # Of equals the first line stands.
+        # Of equals the first line is kept.
         if best is None or points > best.points:
             best = _PatternReading(match, place, max(points, 1.0), confidence, warned, mild, survived)
     assert best is not None  # noqa: S101 - there are places
@@ -338,9 +338,9 @@ class _LogEnd:
     """The block of errors that ends a log: a traceback, a chain of causes, a tool's own summary."""
 
     between: Sequence[int]
-    """How many ordinary lines stand between each line and the block: behind an error they say that the program went on."""
+    """How many ordinary lines are between each line and the block: after an error they show that the program continued."""
     behind: int
-    """How many ordinary lines stand behind the block."""
+    """How many ordinary lines follow the block."""
 
 
 def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int | None = None) -> _LogEnd:
@@ -366,7 +366,7 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
             if warns(line):
                 continue
             if run and behind >= 0 and is_information(line):
-                # Behind it the program went on, and its own level says that nothing was wrong.
+                # The program continued after it, and its own level says that nothing was wrong.
                 run += 1 + indented
                 indented = 0
                 continue
@@ -378,7 +378,7 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
             if line.startswith(OUTPUT_FOLLOWS):
                 total = run = 0
         elif line[0].isspace() and not _TABLE.match(line):
-            # It belongs to the line above it, be it ordinary or not.
+            # It belongs to the line above it, ordinary or not.
             indented += 1
         else:
             run += 1 + indented
@@ -387,12 +387,12 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
 
 
 def is_heading(lowered: str) -> bool:
-    """Whether a line is neither an error nor a sign that the program went on."""
+    """Whether a line is neither an error nor a sign that the program continued."""
     return lowered.rstrip().endswith(":") or _NEITHER.match(lowered) is not None
 
 
 def terminal_lines(seen: PreparedEvidence, matches: Sequence[PatternMatch], end: _LogEnd | None = None) -> list[str]:
-    """The lines of the block that ends the log, with what the batch system and the transfer said; nothing of what it quotes."""
+    """The lines of the block that ends the log, with the messages of the batch system and the transfer; without quoted lines."""
     first = max(0, seen.log_lines - END)
     between = (end or _log_end(seen, matches, first)).between
     return [

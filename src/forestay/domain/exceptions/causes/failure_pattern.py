@@ -1,6 +1,6 @@
 """A failure pattern: one thing that the evidence may contain, and the cause that it indicates.
 
-All that a pattern gives must hold. Matching is pure and says by what it matched, since readings that rest on different tellers confirm each other.
+All conditions of a pattern must hold. Matching is pure and returns what matched, since readings from different sources confirm each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from forestay.domain.exceptions.evidence.linear_regex import ExpressionSet
 
 MOST_LINES_SHOWN = 5
 NEAR = 12
-"""An `unless` counts only so many lines around a line that matches."""
+"""An `unless` counts only within this many lines of a line that matches."""
 
 
 class EvidenceSource(IntFlag):
@@ -80,7 +80,7 @@ class PatternConditions:
     unless: tuple[Search, ...] = ()
     compare: tuple[MeasureComparison, ...] = ()
     tellers: EvidenceSource = field(init=False, compare=False)
-    """Who must have told something for this to hold."""
+    """The sources that must have evidence for this to hold."""
 
     def __post_init__(self) -> None:
         source = EvidenceSource(0)
@@ -97,7 +97,7 @@ class PatternConditions:
         object.__setattr__(self, "tellers", source)
 
     def facts_hold(self, seen: PreparedEvidence) -> bool:
-        """Everything but the lines: cheap, so it is asked first."""
+        """Whether all conditions but those on lines hold: cheap, so it is checked first."""
         evidence = seen.evidence
         if self.exit_code and not (self.exit_code & seen.exit_codes):
             return False
@@ -128,9 +128,9 @@ class PatternMatch:
 
     pattern: FailurePattern
     places: tuple[int, ...] = ()
-    """Every line that matches, first to last; empty if the pattern asks for none."""
+    """Every line that matches, first to last; empty if the pattern has no condition on lines."""
     beside: tuple[int, ...] = ()
-    """The first line for each of the texts that had to be there too."""
+    """The first line with each of the texts that are required in addition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +142,14 @@ class FailurePattern:
     retry: RetryNeed
     confidence: float
     weight: int
-    """How near the root of the matter, 0 to 100."""
+    """How near to the root cause, 0 to 100."""
     when: PatternConditions
     words: str
     advice: str = ""
     pack: str = ""
 
     def match(self, seen: PreparedEvidence) -> PatternMatch | None:
-        """Whether the evidence shows it."""
+        """The match of this pattern in the evidence, if any."""
         when = self.when
         if not when.facts_hold(seen):
             return None
@@ -176,7 +176,7 @@ class FailurePattern:
 
 
 def _bits(places: list[int], around: int = 0) -> int:
-    """Lines as bits, with so many around each: what a log says elsewhere is about something else."""
+    """Lines as bits, with this many around each: what a log says elsewhere is about something else."""
     bits = 0
     for place in places:
         bits |= ((1 << (2 * around + 1)) - 1) << place >> around
@@ -184,7 +184,7 @@ def _bits(places: list[int], around: int = 0) -> int:
 
 
 def _speaks_against(seen: PreparedEvidence, numbers: list[int], places: list[int]) -> bool:
-    """Whether one of these lines is one of those, or does not only warn."""
+    """Whether one of these lines is among those, or is more than a warning."""
     return bool(numbers) and (
         not places or any(number in places or not warns(seen.lowered[number]) for number in numbers)
     )
@@ -223,7 +223,7 @@ class PatternIndex:
         self._anchored = ExpressionSet(filter(is_anchored, expressions))
 
     def candidates(self, seen: PreparedEvidence) -> Iterator[FailurePattern]:
-        """Every pattern that can match, and some that do not; tells the evidence which lines its expressions match."""
+        """Every pattern that can match, and some that do not; stores in the evidence which lines its expressions match."""
         if self._others is not None:
             yield from self._others.candidates(seen)
         matched = self._matched(seen)
@@ -253,7 +253,7 @@ class PatternIndex:
 
 
 def _facts(when: PatternConditions) -> list[Hashable]:
-    """One of these must be told for the pattern to hold; empty if none of these kinds is asked for."""
+    """The facts of which one must be known for the pattern to hold; empty if it has no condition of these kinds."""
     kinds = (
         ("hold", when.hold_code), ("word", when.scheduler_word), ("state", when.scheduler_state), ("signal", when.signal), ("exit", when.exit_code),
     )  # fmt: skip

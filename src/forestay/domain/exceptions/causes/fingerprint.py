@@ -3,8 +3,8 @@
 It is made of the line that decided, with what varies replaced by placeholders, the name of the task or job without its index, and the cause. Failures with one
 fingerprint are shown, counted and acted on as one error.
 
-An id begins with the version of the way in which it was made. Another way gets another number: the ids that stand in a store stay as they are, and one of an
-earlier version can be made again, since nothing but what the incident itself says goes into it.
+An id begins with the version of the algorithm. A changed algorithm gets the next number: the stored ids stay as they are, and one of an
+earlier version can be computed again, since it depends only on the incident itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hashlib import blake2b
 from forestay.domain.exceptions.evidence.evidence import tells_trouble, warns
 
 VERSION = 1
-"""Of the way in which fingerprints are made. A change that gives a known line another id gets the next number."""
+"""The version of the algorithm. A change that gives a known line another id gets the next number."""
 LONGEST_LINE = 600
-"""Characters of a line that are looked at."""
+"""Characters of a line that are considered."""
 LONGEST_TITLE = 200
 SURE = 0.5
-"""A cause found without a line, by a measure or an exit code, speaks for itself from this confidence on; below it the log may know more."""
+"""From this confidence on, a cause found without a line (by a measure or an exit code) suffices; below it the log may tell more."""
 LAST_LINES = 60
-"""So many lines of a log are looked at for the last that tells of trouble."""
+"""How many last lines of a log are searched for the last one that reports a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Fingerprint:
 
     @property
     def id(self) -> str:
-        """Short and stable: the version, and a hash of the rest, in which case does not count."""
+        """The id, short and stable: the version, and a case-insensitive hash of the rest."""
         parts = (self.line.lower(), self.task.lower(), self.cause)
-        # Lengths first, so that no two look the same.
+        # Lengths first, so that no two are equal.
         text = "".join(f"{len(part)}:{part}" for part in parts)
         return f"{self.version}-{blake2b(text.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
 
@@ -59,12 +59,12 @@ def fingerprint(line: str, task: str, cause: str) -> Fingerprint:
 
 
 def deciding_line(finding: Mapping[str, object], evidence: Mapping[str, object]) -> str:
-    """The line that says best what went wrong, of a finding and its evidence in their plain forms: one that decided, else the last of the log that tells of trouble,
-    else what the batch system said or the exit code. Empty if there is nothing at all."""
+    """The line that best describes the failure, from a finding and its evidence in their plain forms: one that decided, else the last of the log that reports a problem,
+    else the batch system's message or the exit code. Empty if there is none of these."""
     shown = finding.get("lines")
     lines = [str(line) for line in shown] if isinstance(shown, Sequence) and not isinstance(shown, str) else []
     lines = [line for line in lines if _LETTERS.search(line)]
-    # Who started the program only repeats that it failed, and what only warned ended nothing; why stands in another of the lines, if there is one.
+    # The launcher only repeats that the program failed, and a warning ended nothing; the reason is in another of the lines, if there is one.
     best = next((line for line in lines if not _WRAPPED.search(line) and not warns(line.lower())), "")
     decided = bool(finding.get("pattern"))
     if best and decided:
@@ -72,7 +72,7 @@ def deciding_line(finding: Mapping[str, object], evidence: Mapping[str, object])
     sure, words = finding.get("confidence"), str(finding.get("words") or "")
     if decided and not lines and words and isinstance(sure, int | float) and sure >= SURE:
         return words
-    # Nothing decided, or nothing but a warning: then the last words of the log are the best there is.
+    # Nothing decided, or only a warning did: then the last words of the log are the best available.
     last_words = next(_troubled(str(evidence.get("log_tail") or "")), "")
     batch_words = [
         str(evidence.get(name) or "").strip() for name in ("transfer", "scheduler_state", "scheduler_reason")
@@ -95,7 +95,7 @@ _WRAPPED = re.compile(
 
 
 def _troubled(log: str) -> Iterator[str]:
-    """The lines of a log's end that tell of trouble, the last first; frames of a trace and source are indented."""
+    """The lines at the end of a log that report a problem, the last first; frames of a trace and source are indented."""
     for line in reversed(log[-16_000:].splitlines()[-LAST_LINES:]):
         lowered = line.lower()
         if line and not line[0].isspace() and tells_trouble(lowered) and not warns(lowered):
@@ -109,7 +109,7 @@ def _ending(evidence: Mapping[str, object]) -> str:
     return ""
 
 
-# What keeps its number: it says which error it is.
+# These keep their number: it identifies the error.
 _CODE = (
     r"(?P<code>(?i:\b(?:(?:errno|exit(?:ed|ing)?(?:[ _-](?:with|code|status|value)){0,2}|return[ _]?code|rc|ret|code|signal|xid|https?(?:/[0-9.]{1,3})?(?: error| status)?|status)[\s(\[#=:]{1,3}(?:is |of )?"
     r"|(?:error|response) #?)-?\d{1,5}(?!\w|\.\d|[-/]\w))|(?<![\w.])[45]\d\d(?= (?:Client|Server|Bad|Not|Forbidden|Unauthorized|Internal|Service|Gateway|Too|Request|Conflict|Gone|Payload|Method)\b)"
@@ -155,7 +155,7 @@ _PLACEHOLDERS = {
     "time": "<time>", "url": "<url>", "host": "<host>", "size": "<size>", "span": "<time>", "hex": "<hex>", "id": "<id>", "number": "<n>",
 }  # fmt: skip
 
-# A name in quotes that says which error it is: what is missing, or what kind of thing was thrown.
+# A name in quotes that identifies the error: what is missing, or the type of the exception.
 _TELLING = re.compile(
     r"(?i)(?:KeyError|module named|module|package|library|libraries|symbol|instance of|attribute|command|option|argument|import name|from|function|method|operator|type|keyword|plugin|load failed for)\W{0,3}$"
 )
@@ -184,7 +184,7 @@ _AGAIN = re.compile(r"(<(?:n|id|name|path|host|time|size|hex|url)>)(?:[\s,;|x*]{
 
 
 def normalised_line(line: str) -> str:
-    """The line without what stands before it, and with placeholders for what varies between failures of one kind."""
+    """The line without its prefix, and with placeholders for what varies between failures of one kind."""
     text = line.strip()[:LONGEST_LINE]
     ahead = _AHEAD.match(text)
     return _masked(text[ahead.end() :] if ahead is not None and ahead.end() < len(text) else text)
@@ -201,7 +201,7 @@ def _placeholder(match: re.Match[str]) -> str:
     if kind in ("value", "which", "whose"):
         kind = "named"
     if kind == "path":
-        # The source or script in which it happened says which error it is, wherever it is installed.
+        # The source or script in which it happened identifies the error, wherever it is installed.
         name = re.split(r"[/\\]", text.partition(":")[0])[-1]
         return f"<path>/{name}" if _SOURCE.match(name) and not any(map(str.isdigit, name)) else "<path>"
     if (put := _PLACEHOLDERS.get(kind)) is not None:

@@ -1,6 +1,6 @@
 """Causes that the pilot observed directly: from the reason of an end, the stage that the attempt had reached, and the system's error code.
 
-Structure decides here, never text. What it leaves open is read from the log by the patterns: `find_cause` asks both.
+Only structured fields decide here, never text. What they leave open is read from the log by the patterns: `find_cause` uses both.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _REASONS: dict[str, _KnownError] = {
 """By the reason alone."""
 
 NOT_OF_STORAGE = ("bad-manifest", "policy")
-"""Why outputs are refused that could have been written."""
+"""Reasons for refusing outputs that could have been written."""
 _FULL = ("ENOSPC", "EFBIG")
 _REFUSED = ("EACCES", "EPERM")
 _SICK = ("EIO", "ESTALE", "ENOENT", "ENOTDIR", "ENODEV", "ENXIO", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT", "folder-gone")
@@ -181,7 +181,7 @@ _IMAGE: dict[str, _KnownError] = {
         "The container image is of a kind that cannot be unpacked.", "Build it with layers packed with gzip, or run it by Podman or Apptainer.",
     ),
 }  # fmt: skip
-"""Of a container image that could not be had, by the pilot's word."""
+"""Causes of a container image that could not be obtained, by the pilot's error."""
 _NO_ROAD = _KnownError(
     Cause.NETWORK, RetryNeed.SAME,
     "The host of an input could not be reached.", "This is usually transient; otherwise check the network and whether the host runs.",
@@ -260,22 +260,22 @@ _TRANSFER: dict[str, _KnownError] = {
 }
 
 _SOURCE: dict[str, _KnownError] = {"EISDIR": _A_FOLDER, **dict.fromkeys(_REFUSED, _NOT_GIVEN)}
-"""Of an input that is a path, and was not had from there."""
+"""Causes of an input that is a path and could not be read there."""
 _INTO: dict[str, _KnownError] = {
     "EDQUOT": _QUOTA,
     "EROFS": _READ_ONLY,
     **dict.fromkeys(_REFUSED, _FORBIDDEN),
     **dict.fromkeys(_SICK, _SICK_HOST),
-    # The folder is new and the job's own: what is in the way there came from its own inputs.
+    # The folder is new and belongs to the job: whatever is in the way there came from its own inputs.
     **dict.fromkeys(("ENAMETOOLONG", "EEXIST", "ENOTDIR", "EISDIR"), _BAD_NAME),
 }
-"""Of an input that could not be written into the job's folder."""
+"""Causes of an input that could not be written into the job's folder."""
 
 _STAGED = {"image-failed": _IMAGE, "disk": _INTO, "data-missing": _SOURCE, "transfer": _TRANSFER}
 """Of an input, by the reason."""
 
 _STORAGE_WORDS = ("HTTP ", "S3 ", "XRootD ", "connection ", "no addresses")
-"""How the words of storage elements begin, of which not every one is known."""
+"""How the errors of storage elements begin, not all of which are known."""
 
 LOST = CauseFinding(
     Cause.NODE,
@@ -294,7 +294,7 @@ UNCLEARED = CauseFinding(
 
 
 def pilot_finding(ending: AttemptResult) -> CauseFinding | None:
-    """What the pilot knows for sure; nothing when only what the job printed can tell."""
+    """The finding that the pilot is sure of; None if only the job's output can tell."""
     known = _known(ending.reason, ending.error or "", ending.file or "")
     if known is None:
         return None
@@ -302,12 +302,12 @@ def pilot_finding(ending: AttemptResult) -> CauseFinding | None:
 
 
 def outputs_not_written(ending: AttemptResult) -> bool:
-    """Whether the job itself ended well, and only its outputs could not be written where the site keeps them."""
+    """Whether the job itself succeeded, and only its outputs could not be written to the site's storage."""
     return ending.reason == "output-failed" and ending.error not in NOT_OF_STORAGE
 
 
 def needs_container(ending: AttemptResult) -> bool:
-    """Whether the attempt failed since its host has no container runtime."""
+    """Whether the attempt failed because its host has no container runtime."""
     return ending.reason == "start-failed" and ending.error == NO_CONTAINER
 
 
@@ -318,7 +318,7 @@ def no_container_anywhere() -> CauseFinding:
 
 
 def decided_by_error(ending: AttemptResult) -> bool:
-    """Whether the system's own word decided, so that nothing that was printed can say it better."""
+    """Whether the system's own error code decided, so that no printed message can be more precise."""
     return _by_error(ending.reason, ending.error or "", ending.file or "") is not None
 
 
@@ -361,22 +361,22 @@ _KINDS = {
     Cause.OUTPUT_MISSING: ExecutionFailure.OUTPUT,
     Cause.CLEANUP: ExecutionFailure.CLEANUP,
 }
-"""Of an attempt that was executing; every cause that is not here is a want of resources."""
+"""By cause, for an attempt that was executing; every other cause counts as a lack of resources."""
 
 
 def execution_failure(stage: AttemptStage | None, cause: Cause) -> ExecutionFailure:
-    """Which of the six it is: how far the attempt was, and why it went no further."""
+    """Which of the six it is, by the stage of the attempt and the cause."""
     if stage is AttemptStage.CLEANUP:
         return ExecutionFailure.CLEANUP
     if stage is AttemptStage.STAGING_OUT:
         return ExecutionFailure.OUTPUT
     if stage is AttemptStage.STAGING_IN and cause in (Cause.NETWORK, Cause.POLICY):
-        return ExecutionFailure.DATA  # the file is where it is, and cannot be had
+        return ExecutionFailure.DATA  # the file exists, but cannot be read
     return _KINDS.get(cause, ExecutionFailure.RESOURCE)
 
 
 def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier) -> CauseFinding:
-    """Why the last attempt did not end well: what the pilot knows for sure, or else what the patterns say."""
+    """Why the last attempt failed: what the pilot is sure of, or else the result of the patterns."""
     if document.last is None or evidence.lost:
         return _lost_finding(evidence, classifier)
     known = pilot_finding(document.last)
@@ -387,12 +387,12 @@ def find_cause(document: JobDocument, evidence: Evidence, classifier: Classifier
         document.last
     )
     if said_why and read.cause is not Cause.UNKNOWN and read.pattern:
-        return read  # the pilot knows where it happened, and its words say why
+        return read  # the pilot knows where it happened, and its message says why
     return replace(known, also=(read,) if read.pattern else ())
 
 
 def _lost_finding(evidence: Evidence, classifier: Classifier) -> CauseFinding:
-    """Why its pilots were lost: by the batch system's word where there is one that says why."""
+    """Why its pilots were lost: by the batch system's message, if it gives a reason."""
     if not evidence.scheduler_state:
         return LOST
     read = classifier.classify(evidence)
@@ -400,7 +400,7 @@ def _lost_finding(evidence: Evidence, classifier: Classifier) -> CauseFinding:
 
 
 def _not_for_memory(evidence: Evidence, read: CauseFinding) -> CauseFinding:
-    """A bare SIGKILL looks like the kernel's for want of memory; where the kernel says that it killed nothing, it was someone else's."""
+    """A bare SIGKILL looks like the kernel's out-of-memory kill; where the kernel reports that it killed nothing, something else sent it."""
     killed = evidence.signal == _KILL and evidence.oom_kills == 0 and read.cause is Cause.MEMORY
     if not killed or read.lines:
         return read

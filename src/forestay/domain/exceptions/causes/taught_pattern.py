@@ -1,7 +1,7 @@
 """Patterns that operators teach: this error has that cause. Together they are the site's own pack, which is kept in the store and not in a file.
 
-A pattern is drafted from a line of the error: what varies between its failures becomes a gap, the rest is what a line must say. It is written only if it reads the
-failures that it was taught from as it says, and no example of another cause otherwise than before; whoever keeps it tests that.
+A pattern is drafted from a line of the error: what varies between its failures becomes a gap, the rest must match. It is stored only if it classifies the
+failures that it was taught from with its cause, and no example of another cause differently than before; the service that stores it tests this.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from forestay.domain.exceptions.evidence.redaction import redacted
 PACK = "taught"
 """The name of the site's own pack; the names of its patterns begin with it."""
 MOST = 100
-"""Patterns of one tenant."""
+"""The most patterns of one tenant."""
 MOST_CORRECTED = 200
-"""Failures that people gave another cause, the newest, which patterns are tested by."""
+"""The newest failures whose cause people corrected; patterns are tested against them."""
 CONFIDENCE = 0.9
 WEIGHTS = (60, 80, 100)
-"""Tried in this order: a pattern is no heavier than it must be to decide."""
+"""Tried in this order: a pattern gets the lowest weight with which it decides."""
 MOST_EXAMPLES = 3
 LONGEST_EXAMPLE = 300
 FEWEST_LETTERS = 8
-"""A line with fewer letters outside its gaps says too little to know an error by."""
+"""A line with fewer letters outside its gaps is too short to identify an error."""
 LAST_LINES = 20
-"""Lines at the end of a log that are compared where no line tells of trouble."""
+"""Lines at the end of a log that are compared where no line reports a problem."""
 LONGEST_LINE = 240
-"""Characters of a line, with its gaps, that a draft takes."""
+"""The most characters of a line, with its gaps, in a draft."""
 
 RETRIES: Mapping[Cause, RetryNeed] = {
     Cause.NODE: RetryNeed.ELSEWHERE,
@@ -46,7 +46,7 @@ RETRIES: Mapping[Cause, RetryNeed] = {
     Cause.TRANSFER: RetryNeed.SAME,
     Cause.PREEMPTED: RetryNeed.SAME,
 }
-"""What another try needs unless the person says so; of other causes it is `no`."""
+"""What another try needs unless the person states it; for other causes it is `no`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class TaughtPattern:
     retry: RetryNeed
     weight: int
     fingerprint: str
-    """The error that it was taught from, as it was known then."""
+    """The fingerprint, at that time, of the error that it was taught from."""
     title: str
     examples: tuple[str, ...]
     """Lines that it matches."""
@@ -68,7 +68,7 @@ class TaughtPattern:
     why: str = ""
 
     def pattern(self) -> FailurePattern:
-        """As the classifier asks it."""
+        """The pattern in the classifier's form."""
         return FailurePattern(
             self.name,
             self.cause,
@@ -134,7 +134,7 @@ class TaughtPack:
         return next((pattern for pattern in self.patterns if pattern.name == name), None)
 
     def with_pattern(self, pattern: TaughtPattern, *, instead_of: Iterable[str] = ()) -> TaughtPack:
-        """With one more, or with another one of its name; those that it replaces go."""
+        """The pack with another pattern, or with a new one of the same name; the patterns that it replaces are removed."""
         gone = {pattern.name, *instead_of}
         kept = tuple(known for known in self.patterns if known.name not in gone)
         return replace(self, version=self.version + 1, patterns=(*kept, pattern))
@@ -144,7 +144,7 @@ class TaughtPack:
         return replace(self, version=self.version + 1, patterns=kept)
 
     def with_correction(self, correction: CorrectedCause) -> TaughtPack:
-        """The newest are kept."""
+        """The pack with another correction; only the newest are kept."""
         others = (known for known in self.corrected if known.incident != correction.incident)
         return replace(self, version=self.version + 1, corrected=(correction, *others)[:MOST_CORRECTED])
 
@@ -181,7 +181,7 @@ def taught_pattern(
     at: int,
     why: str = "",
 ) -> TaughtPattern:
-    """A pattern for an error; the same error gets the same name, so that who teaches it again replaces it."""
+    """A pattern for an error; the same error gets the same name, so that teaching it again replaces it."""
     shown = dict.fromkeys(example.strip()[:LONGEST_EXAMPLE] for example in examples)
     return TaughtPattern(
         name=f"{PACK}-{fingerprint}",
@@ -201,11 +201,11 @@ def taught_pattern(
 _GAP = re.compile(r"<path>/([\w.+-]+)|<(?:n|id|name|path|host|time|size|hex|url)>")
 _SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
 _WAYS = ((" ", r"\S+"), (r"\s+", r"\S+"), (r"\s+", ".+"))
-"""How a space and a gap are written, the plainest first."""
+"""How a space and a gap are written, the simplest first."""
 
 
 def drafted(lines: Sequence[str]) -> str:
-    """An expression that the deciding lines of an error share: what varies between failures of one kind is a gap. Empty: they say too little."""
+    """An expression that matches the deciding lines of an error: what varies between failures of one kind is a gap. Empty: they have too little in common."""
     first = next((line for line in lines if line.strip()), "")
     expression = ""
     for space, gap in _WAYS:
@@ -225,7 +225,7 @@ def _expression(line: str, space: str, gap: str) -> str:
     parts: list[str] = []
     letters = end = 0
     for match in _GAP.finditer(line):
-        # A source's name stays, wherever it is installed and whatever its line number is.
+        # The name of a source file stays, wherever it is installed and whatever the line number is.
         kept = rf"\S*{_escaped(match[1], space)}(?::\d+)*" if match[1] else gap
         parts += [_escaped(line[end : match.start()], space), kept]
         letters += _letters(line[end : match.start()]) + _letters(match[1] or "")
@@ -251,7 +251,7 @@ def _letters(text: str) -> int:
 
 
 def last_shared_line(members: Sequence[PreparedEvidence]) -> str:
-    """The last line of the newest failure's log that all of them have, but for what varies; empty: there is none that says enough."""
+    """The last line of the newest failure's log that all of them have, but for what varies; empty: none is specific enough."""
     ends = [[line for line in seen.lines[: seen.log_lines][-LAST_LINES:] if line.strip()] for seen in members]
     shared = [{normalised_line(line).lower() for line in end} for end in ends]
     for line in reversed(ends[0] if ends else ()):
@@ -262,7 +262,7 @@ def last_shared_line(members: Sequence[PreparedEvidence]) -> str:
 
 
 def telling_line(deciding: str, evidence: PreparedEvidence) -> str:
-    """The line of the evidence that a fingerprint's deciding line is; empty: it is none, but an exit code or a word of the batch system."""
+    """The line of the evidence that was the fingerprint's deciding line; empty: it was not a line, but an exit code or a message of the batch system."""
     wanted = deciding.strip()
     for place in range(len(evidence.lines) - 1, -1, -1):
         line = evidence.lines[place].strip()

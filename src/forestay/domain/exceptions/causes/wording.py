@@ -3,7 +3,7 @@
 It is a logistic regression over the masked words, the pairs of words and the letters of the block that ends a log, with exit code, signal and state as words of their own. `just train-second` trains it from
 labelled failures; its file and its card are in ``packs/wording``.
 
-It never answers alone. On failures that it was not trained on it is right in two of three, patterns are in nine of ten. But where both name one cause, a weak pattern is nearly always right, and where they differ it often
+It never decides alone. On failures that it was not trained on it is right in two of three, patterns in nine of ten. But where both name the same cause, a weak pattern is nearly always right, and where they differ it often
 is not: `calibrated` turns both into one confidence.
 """
 
@@ -22,20 +22,20 @@ from forestay.domain.exceptions.causes.fingerprint import normalised_line
 from forestay.domain.exceptions.evidence.evidence import PreparedEvidence
 
 BUCKETS = 1 << 15
-"""Features are known by a hash alone."""
+"""Features are identified by a hash alone."""
 FACT = 0.3
-"""What an exit code or a state counts, when all words together count 1."""
+"""The weight of an exit code or a state, where all words together weigh 1."""
 MOST_LINES = 30
-"""So many last lines of the block are read."""
+"""How many last lines of the block are read."""
 LETTERS = (3, 4, 5)
 SHORTEST = 4
-"""Shorter words have no letters of interest."""
+"""The letters of shorter words are not used."""
 LIKENESS = 0.3
 """What full likeness adds to the confidence of a pattern before both are calibrated."""
 SAFE = 0.92
-"""How often a weak reading must have been right to be raised to `SURE`."""
+"""The fraction of right ones at which a weak reading is raised to `SURE`."""
 UNSURE, SUREST = 0.79, 0.95
-"""The most confidence of a weak reading below that, and of any weak reading: two readers of one text may err together."""
+"""The highest confidence of a weak reading below that, and of any weak reading: two readers of one text may err together."""
 REMEMBERED = 4_096
 """Words of which the weights are kept."""
 
@@ -48,7 +48,7 @@ def bucket(feature: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What is read of a failure: each word and each pair of words once."""
+    """The features of a failure: each word and each pair of words once."""
 
     words: frozenset[str]
     pairs: frozenset[tuple[str, str]]
@@ -56,7 +56,7 @@ class Wording:
 
 
 def wording(lines: Sequence[str], seen: PreparedEvidence) -> Wording:
-    """The wording of some lines, with what else is known of the failure."""
+    """The wording of some lines, with the other facts of the failure."""
     words: set[str] = set()
     pairs: set[tuple[str, str]] = set()
     for line in lines[-MOST_LINES:]:
@@ -89,7 +89,7 @@ def fact_bucket(fact: str) -> int:
 
 
 class WordingModel:
-    """The trained weights; a value, but for the words that it remembers."""
+    """The trained weights; immutable except for its cache of words."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class WordingModel:
         steps: Sequence[tuple[float, float]],
         trained_on: str = "",
     ) -> None:
-        """`weights`: one signed byte a bucket and cause, each to be multiplied by its cause's scale. `steps`: from which strength on a weak reading has which confidence, ascending."""
+        """`weights`: one signed byte a bucket and cause, each to be multiplied by its cause's scale. `steps`: the strength from which on a weak reading has each confidence, ascending."""
         if len(weights) != BUCKETS * len(causes) or not len(causes) == len(scales) == len(offsets):
             raise ValueError(
                 f"the weights of {len(causes)} causes are {BUCKETS * len(causes)} bytes, not {len(weights)}"
@@ -111,7 +111,7 @@ class WordingModel:
         self._remembered: dict[str, tuple[Sequence[int], int]] = {}
 
     def likeness(self, text: Wording) -> Mapping[Cause, float]:
-        """How like the wording is to that of each cause; all together are 1."""
+        """The similarity of the wording to that of each cause; they add up to 1."""
         count, rows = 0, []
         for word in text.words:
             row, features = self._word(word)
@@ -130,7 +130,7 @@ class WordingModel:
         return dict(zip(self.causes, (share / sum(shares) for share in shares), strict=True))
 
     def calibrated(self, confidence: float, likeness: float) -> float:
-        """The confidence in a weak reading of the patterns, by how often such readings of labelled failures were right."""
+        """The confidence in a weak reading of the patterns: how often such readings of labelled failures were right."""
         place = bisect_right(self.steps, (strength(confidence, likeness), math.inf))
         return self.steps[place - 1][1] if place else 0.0
 
@@ -150,7 +150,7 @@ class WordingModel:
 
 
 def strength(confidence: float, likeness: float) -> float:
-    """How much speaks for a weak reading: its pattern, and how like its wording is to that of its cause."""
+    """The support for a weak reading: its pattern, and the similarity of its wording to that of its cause."""
     return round(confidence + LIKENESS * likeness, 4)
 
 

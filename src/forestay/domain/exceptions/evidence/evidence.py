@@ -1,7 +1,7 @@
 """The evidence of a failed attempt, as one bounded record.
 
-It joins three tellers: the pilot (exit code, signal, measures, log), the batch system (its state and reason) and the transfer. Each field may be
-missing, and often is. `PreparedEvidence` is made of it for the patterns. Nothing here decides anything; ``classify`` does.
+It joins three sources: the pilot (exit code, signal, measures, log), the batch system (its state and reason) and the transfer. Each field may be
+missing, and often is. `PreparedEvidence` is derived from it for the patterns. Nothing is decided here; ``classify`` does that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_LINES = 400
 MOST_CHARACTERS = 64 * 1024
 LONGEST_LINE = 2_000
 LONGEST_WORD = 4_000
-"""Of a state, a reason, a transfer's result."""
+"""Characters of a state, a reason, a transfer's result."""
 
 _LOST = "lost"
 _HEAD, _TAIL = 1_400, 590
@@ -32,7 +32,7 @@ _NAME = re.compile(r"_|[A-Z].*[A-Z]")
 
 
 class AttemptStage(StrEnum):
-    """How far the attempt was."""
+    """The stage that the attempt had reached."""
 
     STAGING_IN = "staging-in"
     EXECUTING = "executing"
@@ -73,19 +73,19 @@ class Evidence:
     time_limit: float | None = None
     node: str = ""
     transfer: str = ""
-    """What the transfer said when it failed."""
+    """The error of the failed transfer."""
     stage: AttemptStage | None = None
     more: Mapping[str, object] = field(default_factory=dict)
-    """What else was told; kept, and not looked into."""
+    """Other reported fields; kept, but not interpreted."""
 
     @property
     def lost(self) -> bool:
-        """Whether nothing of the attempt came back: the job was lost with its pilots."""
+        """Whether no result of the attempt arrived: the job was lost with its pilots."""
         return self.more.get("reason") == _LOST
 
     @property
     def signals(self) -> frozenset[int]:
-        """The signal it died of; a shell tells it as 128 and more."""
+        """The signals that it may have died of; a shell reports a signal as 128 plus its number."""
         signals = {self.signal} if self.signal else set()
         if self.exit_code is not None and 128 < self.exit_code <= 128 + 64:
             signals.add(self.exit_code - 128)
@@ -93,7 +93,7 @@ class Evidence:
 
     @property
     def exit_codes(self) -> frozenset[int]:
-        """Its exit code; after a signal also the one that a shell would have shown."""
+        """Its exit code; after a signal also the one that a shell would have reported."""
         codes = {self.exit_code} if self.exit_code is not None else set()
         if self.signal:
             codes.add(128 + self.signal)
@@ -101,9 +101,9 @@ class Evidence:
 
     @property
     def scheduler_words(self) -> frozenset[str]:
-        """The state, and each word of the reason, without run and separators: what a scheduler calls a reason stands now in the one, now in the other.
+        """The state, and each word of the reason, without case and separators: schedulers put the reason sometimes in the one, sometimes in the other.
 
-        Of a sentence only its first word and names such as ``OutOfMemory`` count: the timeout of "image pull timeout" is nobody's state.
+        Of a sentence only its first word and names such as ``OutOfMemory`` count: the timeout in "image pull timeout" is not a state.
         """
         reason = self.scheduler_reason.strip()
         tokens = _TOKEN.findall(reason)
@@ -145,7 +145,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 def plain_word(text: str) -> str:
-    """A state or reason without run and separators: ``OUT_OF_MEMORY`` and ``OutOfMemory`` are one."""
+    """A state or reason without case and separators: ``OUT_OF_MEMORY`` and ``OutOfMemory`` become equal."""
     return _PLAIN.sub("", text.upper())
 
 
@@ -172,7 +172,7 @@ def bounded_lines(log: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def shortened(line: str) -> str:
-    """A line's beginning and end: what went wrong stands at the one or the other."""
+    """A line's beginning and end: one of them describes the error."""
     return line if len(line) <= LONGEST_LINE else f"{line[:_HEAD]} … {line[-_TAIL:]}"
 
 
@@ -184,11 +184,11 @@ _STAGES = {
     "output-missing": AttemptStage.STAGING_OUT,
     "output-failed": AttemptStage.STAGING_OUT,
 }
-"""How far an attempt was whose pilot does not say it, by the reason of its end; others were executing."""
+"""The stage of an attempt whose pilot does not report it, by the reason of its end; others were executing."""
 
 
 def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
-    """The evidence of a faulted job's last attempt, with nothing in it that nobody may read."""
+    """The evidence of a faulted job's last attempt, with secrets redacted."""
     last = document.last
     if last is None or _lost(document):
         return Evidence(more={"reason": _LOST, "releases": document.releases})
@@ -210,12 +210,12 @@ def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
 
 
 def _lost(document: JobDocument) -> bool:
-    """Whether it is faulted since it was lost too often; what an earlier attempt ended with says nothing of that."""
+    """Whether it is faulted because it was lost too often; the result of an earlier attempt says nothing about that."""
     return bool(document.history) and document.history[-1].event == Event.QUARANTINE
 
 
 def lost_with(document: JobDocument) -> tuple[str, ...]:
-    """The pilots that held it, the newest first, as far as its story goes back."""
+    """The pilots that held it, the newest first, as far back as its story goes."""
     held = (transition.by for transition in reversed(document.history) if transition.event == Event.CLAIM)
     return tuple(dict.fromkeys(held))
 
@@ -223,7 +223,7 @@ def lost_with(document: JobDocument) -> tuple[str, ...]:
 def with_batch_word(
     evidence: Evidence, *, word: str, reason: str, nodes: Sequence[str], pilot: str, batch_job: str
 ) -> Evidence:
-    """The evidence, with what a batch system said of the batch job that the attempt's pilot lived in."""
+    """The evidence with the batch system's state of the batch job in which the attempt's pilot ran."""
     return replace(
         evidence,
         scheduler_state=word[:LONGEST_WORD],
@@ -257,18 +257,18 @@ MOST_PLACES = 32
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A regular expression that a line must match somewhere; one with `^` also behind what loggers put before a line."""
+    """A regular expression that a line must match somewhere; one with `^` also matches after a logger's prefix."""
 
     expression: str
     without: str = ""
-    """A line that this matches does not count; empty: every line counts."""
+    """Lines that this matches do not count; empty: all lines count."""
 
     def finds(self, line: str, lowered: str) -> bool:
         return _finds(self.expression, line, lowered) and not (self.without and _finds(self.without, line, lowered))
 
 
 def is_anchored(expression: str) -> bool:
-    """Whether an expression wants the beginning of a line."""
+    """Whether an expression is anchored at the beginning of a line."""
     return "^" in expression
 
 
@@ -281,7 +281,7 @@ def _finds(expression: str, line: str, lowered: str) -> bool:
 
 
 class PreparedEvidence:
-    """One record of evidence, as patterns look at it."""
+    """A record of evidence in the form that patterns are matched against."""
 
     __slots__ = (
         "evidence",
@@ -300,14 +300,14 @@ class PreparedEvidence:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.log_lines = len(evidence.log_tail)
-        # A reason or a transfer's result in a sentence is read like a line of the log: it often quotes one.
+        # A sentence as a reason or a transfer's result is read like a line of the log: it often quotes one.
         texts = [text for text in (evidence.transfer, evidence.scheduler_reason) if " " in text]
         self.lines: tuple[str, ...] = (*evidence.log_tail, *(shortened(text.replace("\n", " ")) for text in texts))
         self.lowered = [line.lower() for line in self.lines]
         self.quoted = quoted_lines(self.lowered)
-        """Lines that quote a script or a program, as bits: what stands there was not said by anything that failed."""
+        """Lines that quote a script or a program, as bits: nothing that failed printed these words."""
         self.matched: Mapping[str, int] | None = None
-        """The lines that each expression of an index matches, as bits, once the index has looked."""
+        """The lines that each expression of an index matches, as bits, once the index has been searched."""
         self.state = plain_word(evidence.scheduler_state)
         self.words = evidence.scheduler_words
         self.signals = evidence.signals
@@ -315,7 +315,7 @@ class PreparedEvidence:
         self.measures = evidence.measures
 
     def places(self, search: Search, most: int = MOST_PLACES, *, among: int = -1) -> list[int]:
-        """The lines that an expression matches, of all or among some, which are given as bits."""
+        """The lines that an expression matches, among all lines or among those given as bits."""
         if self.matched is None:
             every = range(len(self.lines))
             left = sum(1 << place for place in every if search.finds(self.lines[place], self.lowered[place]))
@@ -346,13 +346,13 @@ _PREFIX = re.compile(
 
 @lru_cache(maxsize=1024)
 def behind_prefix(lowered: str) -> int:
-    """Where a line in lower case really begins; 0 if nothing stands before it. Kept, since several expressions ask for the same line."""
+    """Where a line in lower case begins after its prefix; 0 if it has none. Cached, since several expressions need it for the same line."""
     match = _PREFIX.match(lowered)
     return match.end() if match is not None and match.end() < len(lowered) else 0
 
 
 _WARNS = re.compile(
-    # An event of Kubernetes is called a warning also when it is the end of a pod; its reason stands in a column of its own.
+    # Kubernetes calls an event a warning even when it is the end of a pod; its reason is in a column of its own.
     r"\bwarn(?:ing|ings)?\b(?!\s{2,}[a-z]{4,40}\s)|\w(?:user|runtime|deprecation|future|settingwithcopy|resource)?warning: |\bdeprecat|^\[w\]"
     r"|\bre-?trying\b|\bwill (?:be )?retr|\bretry(?:ing)? (?:in|after|#?[0-9])|\bretry\(|\bretries left\b|\battempt [0-9]+ (?:of|/)"
     r"|\bignor(?:ed|ing)\b|\bnon-?fatal\b|\bskipping\b|\busing (?:builtin|default|fallback)s?\b|\bfall(?:ing|s)? ?back\b"
@@ -363,7 +363,7 @@ _WARNING_WORDS = (
     "warn", "deprecat", "[w]", "try", "retr", "attempt", "ignor", "fatal", "skipping", "using ", "fall", "error", "failure", "problem", "corrupted",
     "succeeded", "recovered", "persists",
 )  # fmt: skip
-"""Each alternative of `_WARNS` needs one of these texts. To look for them takes a tenth of its time, and most lines have none."""
+"""Each alternative of `_WARNS` needs one of these texts. Searching for them takes a tenth of its time, and most lines have none."""
 _LEVEL = re.compile(r".{0,60}?(?:\b(?:info|debug|trace|notice|verbose)\b|\[[imd]\]|\[m::)")
 _INFORMATION = re.compile(
     r"[\d\s\[\](){}<>:/.,tz|+-]{0,60}(?:info|debug|trace|notice|verbose)\b(?!\s*=)|[id]\d{4} \d\d:\d\d:\d\d"
@@ -377,8 +377,8 @@ _TROUBLE_BEGINS = re.compile(r"[\t\n\f\r ]+at |[\t\n\f\r ]*(?:file \"|caused by)
 
 @lru_cache(maxsize=1024)
 def warns(line: str) -> bool:
-    """Whether it only warns, says that something is tried again, or counts errors that were none. Kept, since several patterns ask for the same line."""
-    # A loop, since a generator takes twice as long, and every line of a log is asked.
+    """Whether it only warns, reports a retry, or counts zero errors. Cached, since several patterns need it for the same line."""
+    # A loop, since a generator takes twice as long, and every line of a log is checked.
     for word in _WARNING_WORDS:
         if word in line:
             return _WARNS.search(line) is not None
@@ -386,7 +386,7 @@ def warns(line: str) -> bool:
 
 
 def tells_trouble(line: str) -> bool:
-    """Whether its words are those of something that went wrong."""
+    """Whether its words indicate a problem."""
     for word in _TROUBLE:
         if word in line:
             return True
@@ -415,11 +415,11 @@ _SOURCE = re.compile(
 
 
 def quoted_lines(lowered: Sequence[str]) -> int:
-    """Which lines quote source, a script or a shell's trace, as bits: their words were not said by anything that failed. Takes lines in lower case."""
+    """The lines that quote source, a script or a shell's trace, as bits: nothing that failed printed these words. Takes lines in lower case."""
     count = 0
     in_script = behind_frame = False
     for place, line in enumerate(lowered):
-        # One line of source stands behind a frame; the exception itself is not indented so.
+        # One line of source follows a frame; the exception itself is not indented like that.
         quotes = in_script or (behind_frame and _SOURCE.match(line) is not None)
         behind_frame = 'file "' in line and _FRAME.match(line) is not None
         if "command" in line or "work dir" in line:

@@ -1,7 +1,7 @@
 """Regular expressions that people write into packs and storage elements, matched by RE2.
 
-Logs and file names are written by strangers, and Python's own matcher can take for ever on a text that was made for it. RE2 needs time
-that grows with the length of the text alone. So it knows neither lookaround nor backreferences.
+Logs and file names are untrusted, and Python's own matcher can take for ever on a crafted text. RE2 takes time
+linear in the length of the text. Therefore it supports neither lookaround nor backreferences.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OPTIONS.log_errors = False
 
 @lru_cache(maxsize=4096)
 def compiled(expression: str) -> Any:
-    """An expression ready to be run; it has the interface of `re.Pattern`. It must have no `problem_of`."""
+    """The compiled expression, with the interface of `re.Pattern`. `problem_of` must be empty for it."""
     return re2.compile(expression, _OPTIONS)
 
 
@@ -51,6 +51,6 @@ class ExpressionSet:
         """Those that match somewhere in a text."""
         if not self._expressions:
             return []
-        # Half a surrogate pair, which JSON may contain, has no bytes of its own.
+        # A lone surrogate, which JSON may contain, cannot be encoded.
         found = self._filter.Match(text.encode("utf-8", "replace"))
         return [self._expressions[number] for number in found] if found else []

@@ -14,7 +14,7 @@ class PastState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    """By a person; that is not counted as a failure."""
+    """Cancelled by a person; not counted as a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class PastAttempt:
     state: PastState
     cores: float
     seconds: float
-    """For which it held the cores."""
+    """How long it held the cores."""
     attempt: int = 1
     evidence: Evidence | None = None
     """Of a failure."""
     submitted: float | None = None
     ended: float | None = None
     element: str = ""
-    """Of an array: which one."""
+    """The index in an array."""
 
     @property
     def core_hours(self) -> float:
@@ -45,5 +45,5 @@ class PastAttempt:
 
     @property
     def same_work(self) -> tuple[str, str, str, str]:
-        """What a job that was submitted again has in common with the first: for want of anything better its owner and name."""
+        """What a resubmitted job shares with the first: its owner and name, since nothing better is recorded."""
         return (self.source, self.owner, self.name, self.element)

@@ -1,6 +1,6 @@
 """Removes secrets from stored lines: log lines are shown to others, so anything that looks like a key is masked.
 
-What is found is replaced by ``[redacted]``. Doing it twice changes nothing more. It errs on the side of taking too much.
+Each match is replaced by ``[redacted]``. Redaction is idempotent, and masks too much rather than too little.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEEP = r"(?!\[redacted\]|\"\[redacted\]\"|'\[redacted\]')"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     # A private key, with its end or without.
     (re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)", re.S), GONE),
-    # A header, whatever its scheme.
+    # Headers that carry credentials, with any scheme.
     (re.compile(rf"(?i)\b((?:proxy-)?authorization\b[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?){_KEEP}[^\n\"']{{1,4000}}"), rf"\1{GONE}"),
     (re.compile(rf"(?i)\b((?:set-)?cookie\b[\"']?\s{{0,4}}:\s{{0,4}}[\"']?){_KEEP}[^\n\"']{{1,4000}}"), rf"\1{GONE}"),
     (re.compile(rf"(?i)\b(x-(?:[a-z0-9]{{1,20}}-){{0,3}}(?:token|key|secret)[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?){_KEEP}[^\s\"']{{1,4000}}"), rf"\1{GONE}"),
@@ -26,7 +26,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]{1,30}://[^\s/:@\"']{0,200}):(?!\[redacted\]@)[^\s/@\"']{1,400}@"), rf"\1:{GONE}@"),
     # Signed addresses.
     (re.compile(rf"(?i)([?&](?:x-amz-(?:signature|credential|security-token)|sig|signature|awsaccesskeyid|token|access_token|key|x-goog-signature|x-goog-credential)=){_KEEP}[^\s&\"'<>]{{1,4000}}"), rf"\1{GONE}"),
-    # Keys that are known by their look.
+    # Keys with a recognisable format.
     (re.compile(r"\b(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA)[A-Z0-9]{12,20}\b"), GONE),
     (re.compile(r"\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,255}\b|\bgithub_pat_[A-Za-z0-9_]{20,255}\b|\bglpat-[A-Za-z0-9_-]{16,64}"), GONE),
     (re.compile(r"\bxox[abprs]-[A-Za-z0-9-]{10,250}|\bhf_[A-Za-z0-9]{20,64}\b|\bsk-[A-Za-z0-9_-]{20,250}|\bAIza[A-Za-z0-9_-]{30,50}"), GONE),
@@ -47,7 +47,7 @@ def redacted(text: str) -> str:
     lowered = text.lower()
     if not any(hint in lowered for hint in _HINTS):
         return text
-    # What one rule leaves can be what the next one looks for; a second round finds it, and a third changes nothing.
+    # The result of one rule may match another; a second round finds it, and a third changes nothing.
     for _ in range(4):
         before = text
         for look, put in _RULES:
@@ -58,12 +58,12 @@ def redacted(text: str) -> str:
 
 
 def redacted_lines(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines of one log: a private key may go over many of them."""
+    """Redact the lines of one log together: a private key may span many of them."""
     return tuple(redacted("\n".join(lines)).split("\n"))
 
 
 def redacted_value(value: object, name: str = "") -> object:
-    """A plain value of any depth; what stands under a telling name goes whole."""
+    """A plain value of any depth, redacted; a value under a suspicious name is masked completely."""
     if isinstance(value, str):
         return GONE if name and value and _TELLING.fullmatch(name) else redacted(value)
     if isinstance(value, Mapping):

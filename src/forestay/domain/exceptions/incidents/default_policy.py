@@ -1,6 +1,6 @@
 """The default policy for a failure that no rule answers: the job's own retry policy; failures of the infrastructure do not consume its retries.
 
-`default_course` alone decides. What is recorded, shown and done follows from it, and a replay asks it again.
+`default_course` alone decides. What is recorded, shown and done follows from it, and a replay calls it again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.lifecycle import Event, step
 
 FREE_TRIES = (0, 60, 600, 3600)
-"""Seconds before each further try for which nobody pays, and the longest wait of any. None: the default policy tries nothing by itself."""
+"""Seconds before each further uncharged try, and the longest wait of any. None: the default policy retries nothing by itself."""
 TRIED_BY_ITSELF = INFRASTRUCTURE | {Cause.UNKNOWN.value, Cause.OUTPUT_MISSING.value}
-"""Causes of which the tries that a finding is worth are made without a rule, after the job's own attempts. Of other causes another try costs somebody something: a rule or a person decides."""
+"""Causes for which the tries that a finding recommends are made without a rule, after the job's own attempts. For other causes another try has a cost: a rule or a person decides."""
 AVOID_FOR = 3_600_000
-"""Milliseconds for which a job avoids hosts that cannot run it: they may be changed meanwhile."""
+"""Milliseconds for which a job avoids hosts that cannot run it; afterwards they may have been changed."""
 NEVER = 253_402_300_799_000
-"""The end of the year 9999: when a failure is due that waits for a person."""
+"""The end of the year 9999: the due time of a failure that waits for a person."""
 
 
 class DefaultAction(StrEnum):
@@ -61,26 +61,26 @@ class DefaultAnswer:
 
 
 class FailureFacts(NamedTuple):
-    """What the default policy decides by."""
+    """The facts by which the default policy decides."""
 
     cause: str
     confidence: float
     retry: RetryNeed
     tries: int = 0
-    """How many more tries the finding says are worth it."""
+    """How many more tries the finding recommends."""
     wait: int = 0
     """Seconds before each of them."""
     releases: int = 0
-    """Tries so far for which nobody paid."""
+    """Uncharged tries so far."""
     spent: int = 0
-    """Tries so far for this cause, whoever paid."""
+    """Tries so far for this cause, charged or not."""
     outputs_not_written: bool = False
     """The job itself ended well."""
     external_effects: bool = False
 
 
 def default_course(own: PolicySays, facts: FailureFacts, free_tries: Sequence[int] = FREE_TRIES) -> DefaultAnswer:
-    """What is done about a failure that needs no person, by what the job's own policy says and what is known of the failure."""
+    """The action for a failure that needs no person, by the job's own policy and the facts of the failure."""
     why = _not_the_users(facts)
     if why and facts.releases < len(free_tries):
         reason = f"{why}: free retry {facts.releases + 1} of {len(free_tries)}"
@@ -118,7 +118,7 @@ def _facts(document: JobDocument, finding: CauseFinding) -> FailureFacts:
 
 
 def _not_the_users(facts: FailureFacts) -> str:
-    """Why the user does not pay for the next try; empty if they do."""
+    """Why the next try is not charged to the user; empty if it is."""
     trying = facts.retry in (RetryNeed.SAME, RetryNeed.ELSEWHERE)
     if facts.cause in INFRASTRUCTURE and facts.confidence >= SURE and trying:
         return f"{facts.cause} failure of the infrastructure"
@@ -137,7 +137,7 @@ def _once_more(facts: FailureFacts, wait: int) -> str:
 
 
 def _tried(own: PolicySays, facts: FailureFacts) -> str:
-    """Why a failure that is worth another try is not tried again."""
+    """Why a failure for which another try is recommended is not retried."""
     if own.event is Event.RETRY or not facts.tries or facts.retry not in (RetryNeed.SAME, RetryNeed.ELSEWHERE):
         return ""
     if facts.external_effects:
@@ -153,7 +153,7 @@ def ledger_of(document: JobDocument) -> Ledger:
 
 
 def is_lost(document: JobDocument) -> bool:
-    """Whether its claims are lost again and again: nobody knows what became of it, and a person is asked."""
+    """Whether its claims are lost again and again: the cause is unknown, and a person is asked."""
     return document.last is None or document.releases >= MAX_RELEASES
 
 
@@ -166,7 +166,7 @@ def carried_out(
     cause: str = "unknown",
     retries: Mapping[Layer, int] | None = None,
 ) -> JobDocument:
-    """The faulted document after the answer. A try goes into the ledger of all retries, with those that other layers are known to have made."""
+    """The faulted document after the answer. A retry is entered in the ledger of all retries, with those known from other layers."""
     assert document.state is State.FAULTED  # noqa: S101 - the caller looked
     if answer.course is DefaultAction.HOLD:
         return document.having(not_before=NEVER, changed=now)

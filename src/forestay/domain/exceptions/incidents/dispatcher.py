@@ -1,7 +1,7 @@
 """The dispatcher of paper P2: separates failures that may pass by themselves from those that will not, if no rule answers them.
 
-What may pass goes to a retry policy, which tries again in levels; what will not is rolled back: the run's compensations run. By cause the default policy may say
-otherwise, and by itself it leaves every failure to the job's own retry policy.
+The former go to a retry policy, which retries in levels; the latter are rolled back: the run's compensations run. The default policy may be configured differently
+by cause; unconfigured, it leaves every failure to the job's own retry policy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, R
 from forestay.domain.jobs.job_document import JobDocument
 
 ANY = "*"
-"""Stands for every cause that is not named."""
+"""Every cause that is not named."""
 
 
 class FailureRoute(StrEnum):
@@ -35,7 +35,7 @@ _WITH_RETRY_POLICY = frozenset({FailureRoute.RETRY, FailureRoute.DISPATCH})
 
 @dataclass(frozen=True, slots=True)
 class RoutedFailure:
-    """A way, and the retry policy on it; without a name the default policy's."""
+    """A route and its retry policy; without a name the default policy's."""
 
     way: FailureRoute
     retry_policy: str = ""
@@ -50,7 +50,7 @@ class Dispatcher:
     """By cause; `*` for any other."""
 
     def send(self, finding: CauseFinding) -> RoutedFailure:
-        """Pure: the same finding goes the same way."""
+        """The route of a finding. Pure: the same finding takes the same route."""
         cause = finding.cause.value
         failure = self.ways.get(cause, self.ways.get(ANY, RoutedFailure(FailureRoute.OWN)))
         if failure.way is not FailureRoute.DISPATCH:
@@ -65,17 +65,17 @@ class Dispatcher:
 
 
 def is_recoverable(finding: CauseFinding) -> bool:
-    """Whether another try of the same may end better. In doubt it may: the retry policy's end comes all the same."""
+    """Whether an unchanged retry may succeed. If unknown, it may: the retry policy ends in any case."""
     return finding.retry in (RetryNeed.SAME, RetryNeed.ELSEWHERE) or finding.confidence < SURE
 
 
 def can_roll_back(document: JobDocument) -> bool:
-    """Whether the end of a job is the end of its run: not of one that no run waits for, and not of a compensation, which is itself part of a roll-back."""
+    """Whether the failure of a job ends its run: not for a job that no run waits for, and not for a compensation, which is itself part of a roll-back."""
     return document.flow_ref is not None and document.flow_ref.of > 0 and "!" not in document.flow_ref.work
 
 
 def read_way(text: str) -> RoutedFailure | None:
-    """A way as people write it: `hold`, `retry`, `retry patient`; None: it is none."""
+    """A route as people write it: `hold`, `retry`, `retry patient`; None: not a route."""
     word, _, retry_policy = text.strip().partition(" ")
     if word not in list(FailureRoute) or (retry_policy and FailureRoute(word) not in _WITH_RETRY_POLICY):
         return None
@@ -83,7 +83,7 @@ def read_way(text: str) -> RoutedFailure | None:
 
 
 def check_dispatcher(dispatcher: Dispatcher, retry_policies: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Everything that is wrong: the cause it is said of, and what."""
+    """All errors: the cause that each concerns, and the message."""
     known = {cause.value for cause in Cause} | {ANY}
     for cause, sent in dispatcher.ways.items():
         if cause not in known:

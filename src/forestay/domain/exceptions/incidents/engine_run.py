@@ -1,6 +1,6 @@
 """The runs of other engines as the exception service knows them: the events that an engine reports, folded into the state of each run.
 
-An engine reports events and knows nothing of exceptions. Which occasion for an exception an event is, stands in one table here; whether it is one, the rules say.
+An engine reports events and knows nothing of exceptions. One table here maps events to exception types; the rules decide whether there is an exception.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
 
 FORMAT = 1
 MAX_INSTANCES = 1_000
-"""Tasks of a run whose status is remembered; of more, those that have ended well are forgotten first."""
+"""The most tasks of a run whose status is kept; beyond it, completed ones are dropped first."""
 MAX_DATA = 200
 """Names of a run's data."""
 MAX_LEDGER = 200
@@ -29,25 +29,25 @@ class EventKind(StrEnum):
 
     RUN_STARTED = "run-started"
     RUN_COMPLETED = "run-completed"
-    """Everything in it is done; it may be answered before the engine says so to others."""
+    """Everything in it is done; rules may answer it before the engine reports completion to others."""
     RUN_FAILED = "run-failed"
     RUN_REMOVED = "run-removed"
     RUN_TRIGGERED = "run-triggered"
-    """Somebody or something outside raised an exception for the run."""
+    """A person or an external system raised an exception for the run."""
     TASK_ENABLED = "task-enabled"
     """It is about to start."""
     TASK_STARTED = "task-started"
     TASK_COMPLETED = "task-completed"
     TASK_ABORTED = "task-aborted"
-    """It did not end well; the event carries evidence."""
+    """It failed; the event carries evidence."""
     TASK_FAILED = "task-failed"
-    """The engine has given it up."""
+    """The engine gave up on it."""
     TASK_REMOVED = "task-removed"
     TASK_TIMED_OUT = "task-timed-out"
     TASK_UNPLACED = "task-unplaced"
-    """Nothing can take it: no orchestrator, no host, no space."""
+    """Nothing can run it: no orchestrator, no host, no space."""
     TASK_VIOLATED = "task-violated"
-    """Something that must hold while it executes does not."""
+    """A constraint on its execution is violated."""
     TASK_TRIGGERED = "task-triggered"
 
     @property
@@ -67,7 +67,7 @@ OCCASIONS: Mapping[EventKind, ExceptionType] = {
     EventKind.TASK_VIOLATED: ExceptionType.CONSTRAINT_VIOLATION,
     EventKind.TASK_TRIGGERED: ExceptionType.TASK_EXTERNAL,
 }
-"""The events that rules may answer; all others are only remembered."""
+"""The events that rules may answer; all others are only recorded."""
 
 _RUN_STATES = {
     EventKind.RUN_STARTED: "running",
@@ -91,9 +91,9 @@ class UnansweredAction(StrEnum):
     """What the engine wants for an aborted task that no rule answers."""
 
     GO_ON = "go-on"
-    """It deals with it as it would without an exception service; the incident is kept."""
+    """The engine continues as it would without an exception service; the incident is kept."""
     HOLD = "hold"
-    """It waits for a person, or for a rule that is added."""
+    """It waits for a person, or for a new rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class EngineEvent:
     """One event. Times are milliseconds since 1970."""
 
     id: str
-    """The reporter's own, the same in every repeat."""
+    """The reporter's own id, the same in every repetition."""
     run: str
     """The engine's own name of the run."""
     kind: EventKind
@@ -110,17 +110,17 @@ class EngineEvent:
     instance: str = ""
     attempt: int = 0
     flow: str = ""
-    """The name of what the run is an instance of."""
+    """The name of the flow that the run is an instance of."""
     owner: str = ""
     parent: str = ""
     """The engine's own name of the run that started this one."""
     data: Mapping[str, object] = field(default_factory=dict)
     """Data of the run that are new or have changed."""
     result: object = None
-    """What the task or the run came to."""
+    """The result of the task or the run."""
     evidence: Mapping[str, object] = field(default_factory=dict)
     instances: Mapping[str, str] = field(default_factory=dict)
-    """The status of other tasks, where the engine knows it better than we do."""
+    """The status of other tasks, where the engine knows more than we do."""
     trigger: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     otherwise: UnansweredAction = UnansweredAction.GO_ON
@@ -131,13 +131,13 @@ class EngineRun:
     """The state of a run of another engine."""
 
     id: str
-    """Ours: no two runs of any engines and tenants share it."""
+    """Our id: unique over all engines and tenants."""
     tenant: str
     engine: str
     key: str
     """The engine's own name of it."""
     reporter: str
-    """Who reports it, and who obeys orders for it."""
+    """The reporter, which also carries out orders for it."""
     owner: str
     flow: str = ""
     parent: str = ""
@@ -153,7 +153,7 @@ class EngineRun:
 
     @property
     def version(self) -> str:
-        """What stands for the flow's version: engines do not tell theirs."""
+        """A substitute for the flow's version, which engines do not report."""
         return f"{self.engine}/{self.flow}"
 
     def as_plain(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class EngineRun:
 
 
 def engine_run_id(tenant: str, engine: str, key: str) -> str:
-    """The same run of the same engine has one id here, whoever reports it."""
+    """The id of an engine's run, the same whoever reports it."""
     return str(uuid5(_SPACE, "".join(f"{len(part)}:{part}" for part in (tenant, engine, key))))
 
 
@@ -181,7 +181,7 @@ def engine_of_version(version: str) -> str:
 
 
 def begun_run(event: EngineEvent, *, tenant: str, engine: str, reporter: str) -> EngineRun:
-    """A run of which nothing was heard before this event."""
+    """The state of a run before its first event."""
     return EngineRun(
         id=engine_run_id(tenant, engine, event.run),
         tenant=tenant,
@@ -196,7 +196,7 @@ def begun_run(event: EngineEvent, *, tenant: str, engine: str, reporter: str) ->
 
 
 def taken(run: EngineRun, event: EngineEvent) -> EngineRun:
-    """The run after an event. The same event again changes nothing more; a late one does not wake what has ended."""
+    """The run after an event. A repeated event changes nothing; a late one does not reopen what has ended."""
     instances = dict(run.instances) | dict(event.instances)
     results = dict(run.results)
     state, ended = run.state, run.ended
@@ -219,7 +219,7 @@ def taken(run: EngineRun, event: EngineEvent) -> EngineRun:
 
 
 def retried(run: EngineRun, step: str, instance: str, cause: str) -> EngineRun:
-    """The run after a retry of a task was ordered by a step; once, however often it is said."""
+    """The run after a step has ordered a retry of a task; counted once, however often it is reported."""
     if any(other_step[0] == step for other_step in run.ledger):
         return run
     return replace(run, ledger=(*run.ledger, (step, instance, cause))[-MAX_LEDGER:])

@@ -1,6 +1,6 @@
 """What people decided about an error: assigned, snoozed, resolved.
 
-An error is all failures of one fingerprint. What is said of it is one small document; whether it has come back since is seen from its failures, and is stored nowhere.
+An error is all failures of one fingerprint. Its triage is one small document; whether it has come back since is derived from its failures and not stored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class TriageAct(StrEnum):
     ACKNOWLEDGE = "acknowledge"
     """Somebody has seen it."""
     ASSIGN = "assign"
-    """Somebody has it; nobody named: nobody has it any more."""
+    """It is assigned to a person; without a name it is unassigned."""
     SNOOZE = "snooze"
     """It may wait until then."""
     RESOLVE = "resolve"
     """It is fixed: the next failure of this error is a regression."""
     REOPEN = "reopen"
-    """As if nobody had said anything, except who has it."""
+    """The triage is reset, except the assignee."""
 
 
 class ErrorState(StrEnum):
@@ -38,7 +38,7 @@ class ErrorState(StrEnum):
 
 
 QUIET = frozenset({ErrorState.SNOOZED, ErrorState.RESOLVED})
-"""States in which an error is shown to who asks, and nobody is told of it."""
+"""States in which an error is shown on request, without notifications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,18 @@ class ErrorTriage:
     """The last triage action, and the assignee. Times are milliseconds since 1970."""
 
     state: ErrorState = ErrorState.NEW
-    """As it was said; `state_at` tells where it stands."""
+    """As last set; `state_at` gives the present state."""
     assignee: str = ""
     until: int = 0
-    """Until when it may wait, if it is snoozed."""
+    """When the snooze ends."""
     at: int = 0
-    """Since when."""
+    """When the state was set."""
     by: str = ""
-    """Who said the last thing, and why."""
+    """Who did the last action, and why."""
     why: str = ""
 
     def state_at(self, now: int, last_seen: int) -> ErrorState:
-        """Where an error stands whose last failure happened then."""
+        """The present state of an error, by the time of its last failure."""
         if self.state is ErrorState.RESOLVED and last_seen > self.at:
             return ErrorState.REGRESSED
         if self.state is ErrorState.SNOOZED and now >= self.until:
@@ -65,11 +65,11 @@ class ErrorTriage:
         return self.state
 
     def after(self, act: TriageAct, *, by: str, at: int, why: str, assignee: str = "", until: int = 0) -> ErrorTriage:
-        """What is known after a person has said something."""
+        """The triage after a person's action."""
         after = replace(self, by=by, why=why)
         match act:
             case TriageAct.ASSIGN if assignee and self.state is ErrorState.NEW:
-                # Who takes a new error has seen it.
+                # Taking a new error acknowledges it.
                 return replace(after, assignee=assignee, state=ErrorState.ACKNOWLEDGED, at=at)
             case TriageAct.ASSIGN:
                 return replace(after, assignee=assignee)

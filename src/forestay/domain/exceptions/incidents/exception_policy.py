@@ -1,7 +1,7 @@
 """The default policy for an exception that no rule answers: nothing, the retry policy, a question to a person, or failure of its task.
 
-As in paper P1, section 5, constraints and triggers without a rule are ignored. The other types tell of something that goes wrong by itself; for those
-the default policy may want more, and says so by its settings. The failure of a job of ours has a policy of its own: `default_policy`.
+As in paper P1, section 5, constraints and triggers without a rule are ignored. The other types report a problem by themselves; for those
+the settings of the default policy may choose an action. The failure of one of our jobs has a policy of its own: `default_policy`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class ExceptionAction(StrEnum):
 
     IGNORE = "ignore"
     RETRY = "retry"
-    """The job is sent off again, by the default retry policy."""
+    """The job is retried by the default retry policy."""
     HOLD = "hold"
-    """The incident waits in the inbox; what it is about goes on as it is."""
+    """The incident waits in the inbox; its run or task continues."""
     FAIL = "fail"
-    """The job fails; of a task without a job, the task."""
+    """The job fails; if the task has no job, the task."""
 
 
 CHOSEN: Mapping[ExceptionType, ExceptionAction] = MappingProxyType(
@@ -34,8 +34,8 @@ CHOSEN: Mapping[ExceptionType, ExceptionAction] = MappingProxyType(
         ExceptionType.CONSTRAINT_VIOLATION: ExceptionAction.IGNORE,
     }
 )
-"""The types for which the default policy has a choice, and what it chooses unless it is told otherwise. Of a timeout the flow itself says what it means
-(``then: report`` or ``fail``); of a limit that was passed there is an alert beside it."""
+"""The types for which the default policy has a choice, and its default. For a timeout the flow itself states the action
+(``then: report`` or ``fail``); an exceeded limit raises an alert as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The inbox: what needs a person, in groups, the most expensive first.
 
-What waits is grouped by its error, which is its fingerprint, and by what it waits for, however many owners it has. A storm is said of its errors: each of them is a group
-of its own, so that unlike failures stay apart. What was recorded before there were fingerprints is grouped by cause and owner.
+Incidents are grouped by error (their fingerprint) and by what they wait for, over all owners. In a storm each error is a group of its own,
+so that unlike failures stay apart. Incidents recorded before there were fingerprints are grouped by cause and owner.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class WaitsFor(StrEnum):
     """What an incident waits for."""
 
     PERSON = "a person"
-    """To look, and to fix it or write a rule."""
+    """A person has to look, and to fix it or write a rule."""
     APPROVAL = "an approval"
     CANARY = "the first retries"
-    """A storm is on; some are tried first, and nobody has to do anything yet."""
+    """A storm is active; some failures are retried first, and no person has to act yet."""
     GROUP = "a person, for the group"
-    """A storm is on, and what was tried on its first failures has failed."""
+    """A storm is active, and the action tried on its first failures has failed."""
     RECOVERY = "its recovery"
-    """Something is done about it, and nobody has to do anything."""
+    """An action is in progress, and no person has to act."""
     NOBODY = "nobody"
     """It is over."""
 
@@ -39,7 +39,7 @@ class InboxGroupKey(NamedTuple):
     """Which group something belongs to."""
 
     group: str
-    """The storm that it is part of; empty: of none."""
+    """The storm that it is part of; empty: none."""
     fingerprint: str
     cause: str
     owner: str
@@ -54,7 +54,7 @@ class InboxGroup:
     place: InboxGroupKey
     count: int
     core_seconds: int
-    """What another attempt of all of them would cost, as far as it is known."""
+    """The cost of another attempt of all of them, as far as known."""
     oldest: str
     """The id of the one that happened first."""
     at: int
@@ -63,14 +63,14 @@ class InboxGroup:
     newest: int
     """When the last one happened."""
     host: str
-    """Where all of them happened; empty: on several hosts, or nobody knows."""
+    """The host on which all of them happened; empty: several hosts, or unknown."""
 
     @property
     def owners(self) -> int:
         return len(self.owner_names)
 
     def next_step(self, oldest: IncidentStatus | None) -> str:
-        """The command that helps on from here."""
+        """The command for the next step."""
         place = self.place
         if place.waits is WaitsFor.APPROVAL:
             return "forestay approvals"
@@ -88,7 +88,7 @@ class InboxTally(NamedTuple):
     """An approval is requested."""
     group: str
     fingerprint: str
-    """Empty: it was recorded before there were any."""
+    """Empty: recorded before there were fingerprints."""
     cause: str
     owner: str
     many: int
@@ -100,11 +100,11 @@ class InboxTally(NamedTuple):
     newest: int
     """When the last one happened."""
     hosts: frozenset[str]
-    """Where they happened: the one host, or two of several."""
+    """The hosts on which they happened: the only one, or two of several."""
 
     @property
     def place(self) -> InboxGroupKey:
-        """Where they are shown."""
+        """The group in which they are shown."""
         owner = "" if self.fingerprint else self.owner
         if self.state is IncidentState.WAITING and self.group:
             return InboxGroupKey(self.group, self.fingerprint, self.cause, "", WaitsFor.CANARY)
@@ -119,12 +119,12 @@ class InboxTally(NamedTuple):
 
 
 def asks_approval(status: IncidentStatus) -> bool:
-    """Whether An approval is requested. Stores keep the answer beside the status, and count by it."""
+    """Whether an approval is requested. Stores keep the answer beside the status, and count by it."""
     return status.state is IncidentState.HELD and APPROVAL in status.note
 
 
 def inbox_tally_of(status: IncidentStatus) -> InboxTally:
-    """A pile of one."""
+    """The tally of one incident."""
     return InboxTally(
         status.state,
         asks_approval(status),
@@ -142,18 +142,18 @@ def inbox_tally_of(status: IncidentStatus) -> InboxTally:
 
 
 def group_key_of(status: IncidentStatus) -> InboxGroupKey:
-    """Where it is shown."""
+    """The group in which it is shown."""
     return inbox_tally_of(status).place
 
 
 def grouped(inbox_tallies: Iterable[InboxTally], waits: frozenset[WaitsFor] = SOMEBODY) -> list[InboxGroup]:
-    """The groups of what waits for these, the dearest first."""
+    """The groups of these incidents, the most expensive first."""
     members: dict[InboxGroupKey, list[InboxTally]] = {}
     storms: dict[tuple[str, str], InboxGroupKey] = {}
     for inbox_tally in inbox_tallies:
         place = inbox_tally.place
         if place.waits in waits:
-            # An error of a storm is one group, whatever its members wait for at this moment.
+            # An error of a storm is one group, whatever its members wait for now.
             together = storms.setdefault((place.group, place.fingerprint), place) if place.group else place
             members.setdefault(together, []).append(inbox_tally)
     groups = [_group(place, ones) for place, ones in members.items()]
@@ -161,7 +161,7 @@ def grouped(inbox_tallies: Iterable[InboxTally], waits: frozenset[WaitsFor] = SO
 
 
 def _group(place: InboxGroupKey, inbox_tallies: list[InboxTally]) -> InboxGroup:
-    """What waits in one place waits for a person as soon as something of it does; its owner is named if there is but one."""
+    """A group waits for a person as soon as one of its members does; its owner is named if there is only one."""
     owners = {inbox_tally.owner for inbox_tally in inbox_tallies}
     hosts = frozenset[str]().union(*(inbox_tally.hosts for inbox_tally in inbox_tallies))
     first = min(inbox_tallies, key=lambda inbox_tally: (inbox_tally.at, inbox_tally.oldest))

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MOST = 500
-"""Incidents that one act takes; of a larger group the rest is acted on by further acts."""
+"""The most incidents of one action; the rest of a larger group needs further actions."""
 
 
 class InboxRemedy(StrEnum):
     """What is done to each."""
 
     RETRY = "retry"
-    """Its job may be claimed again, as it is."""
+    """Its job may be claimed again, unchanged."""
     CANCEL = "cancel"
-    """Its job is ended."""
+    """Its job is cancelled."""
     PLAYBOOK = "playbook"
-    """A playbook that is kept under a name is carried out for it."""
+    """A stored playbook is carried out for it."""
 
 
 class Reach(StrEnum):
@@ -34,7 +34,7 @@ class Reach(StrEnum):
 
 
 BEFORE = {Reach.TEN: Reach.ONE, Reach.ALL: Reach.TEN}
-"""The reach that must have gone well first."""
+"""The reach that must have succeeded first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +42,17 @@ class InboxTarget:
     """The same remedy for the same group."""
 
     cause: str
-    """Empty: whatever it is."""
+    """Empty: any cause."""
     owner: str
-    """Empty: whosever they are."""
+    """Empty: any owner."""
     remedy: InboxRemedy
     playbook: str = ""
     fingerprint: str = ""
-    """The error that they are; empty: whichever they are."""
+    """Their error; empty: any error."""
 
 
 class InboxOutcome(StrEnum):
-    """What became of one of them."""
+    """The outcome of the action for one incident."""
 
     PENDING = "pending"
     WELL = "well"
@@ -68,14 +68,14 @@ class TriedAction:
     reach: Reach
     fates: Sequence[InboxOutcome]
     whole: bool
-    """Nothing of the group was left when it was chosen."""
+    """The action covered the whole rest of the group."""
 
     def count(self, fate: InboxOutcome) -> int:
         return sum(1 for outcome in self.fates if outcome is fate)
 
 
 def why_not_yet(target: InboxTarget, reach: Reach, before: TriedAction | None) -> str | None:
-    """Why this many may not be acted on yet; None: they may."""
+    """Why this reach is not permitted yet; None: it is."""
     wanted = BEFORE.get(reach)
     if wanted is None:
         return None

@@ -1,7 +1,7 @@
 """An incident: an exception with the whole context of its decision as it was then, and with the decision and its actions.
 
-An incident, a decision and a step are written once and never changed: whoever repeats something finds what was written first, and acts by it. What
-does change about an incident, where it stands and when it is due, is a small document of its own, which is version-checked.
+An incident, a decision and a step are written once and never changed: a repetition finds what was written first, and follows it. What
+does change about an incident, its status and when it is due, is a small document of its own, which is version-checked.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MAX_DOCUMENT = 65_536
 OWN_ENGINE = "forestay"
 """The engine of our own flows and jobs."""
 DEFAULT_POLICY = "default policy"
-"""Who decided where no rule concluded."""
+"""The decider where no rule concluded."""
 PLAYBOOK = "playbook"
-"""The verdict of a decision that has a playbook; the default policy's are its courses."""
+"""The verdict of a decision that has a playbook; the default policy's verdicts are its actions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +41,16 @@ class Incident:
     job: str = ""
     attempt: int = 0
     event: str = ""
-    """The reporter's own id of what happened."""
+    """The reporter's own id of the event."""
     cause: str = "unknown"
     flow: str = ""
     """The version of the run's flow."""
     parent: str = ""
     """The incident whose playbook started the run as a worklet."""
     round: int = 0
-    """The round of the task in which it happened: an answer is not for a later one. 0: for any."""
+    """The round of the task in which it happened: an answer does not apply to a later one. 0: any round."""
     context: Mapping[str, object] = field(default_factory=dict)
-    """Everything else that rules may look at: evidence, run data, the status of every task."""
+    """Everything else that rules may use: evidence, run data, the status of every task."""
 
 
 def incident_id(
@@ -63,9 +63,9 @@ def incident_id(
     attempt: int = 0,
     event: str = "",
 ) -> str:
-    """The same exception, reported twice, is one incident."""
+    """The id of an incident; the same exception, reported twice, has the same id."""
     parts = (engine, run, instance, job, str(attempt), kind.value, event)
-    # Lengths first, so that no two incidents look the same.
+    # Lengths first, so that no two incidents are equal.
     return str(uuid5(_SPACE, "".join(f"{len(part)}:{part}" for part in parts)))
 
 
@@ -73,22 +73,22 @@ class IncidentState(StrEnum):
     """The state of an incident."""
 
     OPEN = "open"
-    """Nothing is decided; it is looked at when it is due."""
+    """Nothing is decided; it is examined when it is due."""
     ACTING = "acting"
     """A playbook is being carried out."""
     WAITING = "waiting"
-    """Something was done, and it shows later whether it helped: a retry policy's wait, a canary."""
+    """An action was taken, and its outcome is pending: a retry policy's wait, a canary."""
     HELD = "held"
     """A person is asked."""
     COMPLETE = "complete"
     IGNORED = "ignored"
-    """No rule answers, and the default policy says that nothing is to be done."""
+    """No rule answers, and the default policy takes no action."""
     FAILED = "failed"
     """It was given up."""
 
 
 CLOSED = frozenset({IncidentState.COMPLETE, IncidentState.IGNORED, IncidentState.FAILED})
-"""States in which nobody has anything to do."""
+"""States that need no further action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,41 +102,41 @@ class IncidentStatus:
     at: int
     state: IncidentState = IncidentState.OPEN
     due: int | None = None
-    """When it is to be looked at; ``None``: not by itself."""
+    """When it is to be examined; ``None``: not by itself."""
     cause: str = "unknown"
     flow: str = ""
     run: str = ""
     instance: str = ""
     job: str = ""
     group: str = ""
-    """The storm that it is part of; empty: of none."""
+    """The storm that it is part of; empty: none."""
     n: int = 0
     """The number of its last decision."""
     core_seconds: int = 0
-    """What another attempt of its job would cost, as it was known when it happened. 0: not known, or it has no job."""
+    """The cost of another attempt of its job, as known when it happened. 0: unknown, or it has no job."""
     changed: int = 0
     note: str = ""
-    """Why it stands there, for people."""
+    """The reason for its state, for people."""
     fingerprint: str = ""
-    """The id of its fingerprint, as it was made when the incident was recorded. Empty: it was recorded before there were fingerprints."""
+    """The id of its fingerprint, computed when the incident was recorded. Empty: recorded before there were fingerprints."""
     title: str = ""
     """The error in one line, with placeholders for what varies between failures of one fingerprint."""
     host: str = ""
-    """Where it happened. Empty: nobody knows, or it was recorded before hosts were."""
+    """The host on which it happened. Empty: unknown, or recorded before hosts were."""
     site: str = ""
-    """The site that the attempt's pilot came through."""
+    """The site of the attempt's pilot."""
     exit_code: str = ""
     """How the job's program ended: its exit code, or ``signal 9``."""
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Small things that whoever handles it wants to remember: a retry policy's ledger, a canary's place."""
+    """Small notes of its handlers: a retry policy's ledger, a canary's position."""
 
     def moved(self, state: IncidentState, *, now: int, due: int | None = None, **changes: object) -> IncidentStatus:
-        """The status after something happened to the incident."""
+        """The status after a change to the incident."""
         return replace(self, state=state, due=due, changed=now, **changes)  # type: ignore[arg-type]
 
 
 def fingerprint_of(incident: Incident) -> Fingerprint:
-    """Which error it is. An exception without evidence is known by its type and by who raised it."""
+    """The fingerprint of its error. An exception without evidence is identified by its type and by who raised it."""
     finding, evidence, exception, job = (
         context_part(incident, name) for name in ("finding", "evidence", "exception", "job")
     )
@@ -148,7 +148,7 @@ def fingerprint_of(incident: Incident) -> Fingerprint:
 
 
 def with_fingerprint(incident: Incident) -> Incident:
-    """The incident with the id of its error among what rules may ask."""
+    """The incident with the id of its error in the context that rules may use."""
     return _named(incident, fingerprint_of(incident).id)
 
 
@@ -169,7 +169,7 @@ def context_part(incident: Incident, name: str) -> Mapping[str, object]:
 
 
 def status_of(incident: Incident, *, due: int | None = None, group: str = "", core_seconds: int = 0) -> IncidentStatus:
-    """Where a new incident stands: open, and due."""
+    """The status of a new incident: open, and due."""
     error = fingerprint_of(incident)
     return IncidentStatus(
         id=incident.id, tenant=incident.tenant, owner=incident.owner, kind=incident.kind, at=incident.at,
@@ -181,18 +181,18 @@ def status_of(incident: Incident, *, due: int | None = None, group: str = "", co
 
 
 FINDING = "finding"
-"""In an incident's context, and in what its status remembers if it was judged again."""
+"""The key in an incident's context, and in its status if it was judged again."""
 
 
 def judged_again(status: IncidentStatus, incident: Incident) -> IncidentStatus:
-    """The status of an incident that was given another cause; `incident` is as it would be recorded now. The one that stands in the store stays as it is."""
+    """The status of an incident whose cause was changed; `incident` is as it would be recorded now. The stored one stays as it is."""
     error = fingerprint_of(incident)
     extra = {**status.extra, FINDING: incident.context.get(FINDING)}
     return replace(status, cause=incident.cause, fingerprint=error.id, title=error.title, extra=extra)
 
 
 def as_judged(incident: Incident, status: IncidentStatus) -> Incident:
-    """The incident with the cause that was given to it last, and with its error, which those of an earlier release did not keep."""
+    """The incident with its latest cause, and with its error, which those of an earlier release did not keep."""
     finding = status.extra.get(FINDING)
     if isinstance(finding, Mapping):
         incident = replace(incident, cause=status.cause, context={**incident.context, FINDING: finding})
@@ -222,9 +222,9 @@ class Decision:
     playbook: Mapping[str, object] | None = None
     """Its plain form, as it was then."""
     shadow: bool = False
-    """It was only recorded."""
+    """The decision was only recorded, not acted on."""
     detail: Mapping[str, object] = field(default_factory=dict)
-    """The path through the rules, what the safeguards said, and the like."""
+    """The path through the rules, the safeguards' answers, and the like."""
 
     @property
     def id(self) -> str:
@@ -249,7 +249,7 @@ class StepMark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """That a step of a playbook has begun, or is over, and how. Whoever finds it begun repeats it as it stands here; whoever finds it over does nothing."""
+    """A record that a step of a playbook has begun, or has ended, and how. A handler that finds it begun repeats it as recorded; one that finds it ended does nothing."""
 
     incident: str
     n: int
@@ -266,7 +266,7 @@ class StepRecord:
 
 
 def step_id(incident: str, n: int, step: int) -> str:
-    """The name under which a step of a playbook is done once."""
+    """The id under which a step of a playbook is carried out once."""
     return f"{incident}:{n}:{step}"
 
 
@@ -275,7 +275,7 @@ def step_record_id(incident: str, n: int, step: int, mark: StepMark) -> str:
 
 
 def failure_incident_id(document: JobDocument) -> str:
-    """The id of the incident that the last attempt of a faulted job is, whether it was recorded or not."""
+    """The id of the incident for the last attempt of a faulted job, whether it was recorded or not."""
     flow_ref, event = document.flow_ref, failure_event(document)
     run = flow_ref.run if flow_ref is not None else ""
     instance, _ = instance_of(flow_ref.work) if flow_ref is not None else ("", 0)
@@ -285,11 +285,11 @@ def failure_incident_id(document: JobDocument) -> str:
 
 
 def is_about(incident: Incident, document: JobDocument) -> bool:
-    """Whether the job still stands in the failure of an incident."""
+    """Whether the job is still faulted by the failure of an incident."""
     same = (document.attempt, failure_event(document)) == (incident.attempt, incident.event)
     return document.state is State.FAULTED and same
 
 
 def failure_event(document: JobDocument) -> str:
-    """What happened, by the claim whose end it was; of a job that was lost with its pilots, by how often."""
+    """The event id of a failure: the claim that it ended; for a job lost with its pilots, how often it was lost."""
     return document.last.claim if document.last is not None else f"lost-{document.releases}"

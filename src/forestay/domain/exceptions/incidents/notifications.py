@@ -1,11 +1,11 @@
 """Notifications: what people should be informed of, and how a notification channel is protected from floods.
 
-The first notification of a topic is told at once. What comes after it within a window is gathered, and told as one digest when the window ends. Topics that are due
-together make one notification, and a notification channel gets at most so many notifications in a window, whatever happens. One notification at a time is under way: while a notification channel
-cannot be reached, everything is gathered, and told in few notifications when it is back.
+The first event of a topic is sent at once. Later events within a window are gathered, and sent as one digest when the window ends. Topics that are due
+together share one notification, and a notification channel gets a limited number of notifications in a window, whatever happens. One notification at a time is being sent: while a channel
+cannot be reached, everything is gathered, and sent in few notifications when it is back.
 
-A letter is written down before it is sent, and crossed out after it was taken. Who dies in between has it sent again, with the same name: a notification channel hears of
-everything at least once, and can tell a repeat.
+A notification is stored before it is sent, and removed after the channel has accepted it. After a crash in between it is sent again, with the same name: a channel receives
+everything at least once, and can recognise a repetition.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 OVERLAP = 30_000
-"""Milliseconds that each look goes back: clocks differ and searches lag."""
+"""Milliseconds by which each search goes back: clocks differ and searches lag."""
 FIRST_LOOK = 86_400_000
-"""How far the first look of a new notification channel goes back."""
+"""How far the first search for a new notification channel goes back."""
 MAX_TOPICS = 100
-"""Topics that are gathered apart; the rest are told by their kind alone."""
+"""The most topics that are gathered separately; the rest are grouped by kind alone."""
 MAX_LINES = 5
-"""Notifications of a topic that are told in full; the rest are counted."""
+"""The most events of a topic that are sent in full; the rest are counted."""
 MAX_SEEN = 1000
-"""Notifications that are remembered as told; in a greater flood some may be counted twice."""
+"""The most events that are remembered as sent; in a larger flood some may be counted twice."""
 MAX_WORDS = 300
 SENDING = 60_000
-"""Milliseconds for which nobody else sends a letter that was taken up."""
+"""Milliseconds for which a notification that is being sent is reserved for its sender."""
 LONGEST_WAIT = 3_600_000
 GIVE_UP_AFTER = 80
-"""Tries; with waits that grow to an hour, about three days."""
+"""Tries; with waits that grow to an hour, this takes about three days."""
 OTHERS = "others"
 
 
@@ -42,7 +42,7 @@ class NotificationKind(StrEnum):
     """An incident waits for a person."""
     ALERT = "alert"
     AUDIT = "audit"
-    """Where the audit log ends, every hour: for who keeps that elsewhere, and can show later that nothing was changed."""
+    """The end of the audit log, every hour: whoever keeps it elsewhere can prove later that nothing was changed."""
 
 
 FOR_PEOPLE = (NotificationKind.WAITS, NotificationKind.ALERT)
@@ -66,7 +66,7 @@ class NotificationEvent(NamedTuple):
     at: int
     words: str
     to: tuple[str, ...] = ()
-    """Whom it names."""
+    """The persons that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +127,14 @@ class Outbox:
     """What was sent to a notification channel and what is still to be sent."""
 
     mark: int
-    """Notifications are taken in up to here."""
+    """Events up to this time were read."""
     seen: Mapping[str, int] = field(default_factory=dict)
-    """Those of the overlap, by their short names."""
+    """The events within the overlap, by their short names."""
     gathered: Mapping[Topic, PendingEvents] = field(default_factory=dict)
     quiet: Mapping[Topic, int] = field(default_factory=dict)
-    """Until when further notifications of a topic are gathered."""
+    """Until when further events of a topic are gathered."""
     sent: tuple[int, ...] = ()
-    """When notifications were begun, within a window."""
+    """When the notifications of the last window were begun."""
     n: int = 0
     notification: Notification | None = None
 
@@ -142,14 +142,14 @@ class Outbox:
 def gather(
     outbox: Outbox, notification_events: Iterable[NotificationEvent], addressee: ChannelFilter, now: int
 ) -> Outbox:
-    """Take in what the notification channel wants and has not heard of."""
+    """Add the events that the channel accepts and has not received."""
     seen, gathered, mark = dict(outbox.seen), dict(outbox.gathered), outbox.mark
     for notification_event in notification_events:
         name = _short(notification_event.id)
         if name in seen or notification_event.at <= outbox.mark - OVERLAP or not addressee.wants(notification_event):
             continue
         seen[name] = notification_event.at
-        mark = max(mark, min(notification_event.at, now))  # a clock that is ahead must not hide what others tell
+        mark = max(mark, min(notification_event.at, now))  # a clock that is ahead must not hide events of others
         topic = notification_event.topic
         if topic not in gathered and len(gathered) >= MAX_TOPICS:
             topic = Topic(topic.tenant, topic.kind, OTHERS, "")
@@ -163,7 +163,7 @@ def gather(
 
 
 def take_up(outbox: Outbox, addressee: ChannelFilter, now: int) -> tuple[Outbox, Notification | None]:
-    """The notification to be sent now, if any; it is not given to anyone else for as long as sending may take."""
+    """The notification to be sent now, if any; it is reserved for the caller for as long as sending may take."""
     if outbox.notification is not None:
         if outbox.notification.due > now:
             return outbox, None
@@ -192,12 +192,12 @@ def take_up(outbox: Outbox, addressee: ChannelFilter, now: int) -> tuple[Outbox,
 
 
 def was_sent(outbox: Outbox, notification: Notification) -> Outbox:
-    """It was taken, or given up."""
+    """The outbox after the channel accepted a notification, or the sender gave up."""
     return replace(outbox, notification=None) if _under_way(outbox, notification) else outbox
 
 
 def was_not_sent(outbox: Outbox, notification: Notification, now: int) -> Outbox:
-    """It was not taken, as far as is known; it is sent again."""
+    """The outbox after a notification was not accepted, as far as is known; it is sent again."""
     if not _under_way(outbox, notification):
         return outbox
     return replace(outbox, notification=replace(notification, due=now + wait_after(notification.tries)))
@@ -208,12 +208,12 @@ def given_up(notification: Notification) -> bool:
 
 
 def wait_after(tries: int) -> int:
-    """Milliseconds before the next try: one second, doubled each time, at most an hour."""
+    """Milliseconds before the next try: one second, doubled each time, up to an hour."""
     return int(min(1000 << min(tries - 1, 20), LONGEST_WAIT))
 
 
 def _under_way(outbox: Outbox, notification: Notification) -> bool:
-    """Whether it is this very try that was taken up last."""
+    """Whether this is the try that was begun last."""
     return outbox.notification is not None and (outbox.notification.n, outbox.notification.tries) == (
         notification.n,
         notification.tries,

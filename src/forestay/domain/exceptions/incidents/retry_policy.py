@@ -1,9 +1,9 @@
 """The retry policy: a failure that may pass is retried in levels, each with its own wait; after the last level comes the policy's final action.
 
-Paper P2, sections 2.3 and 2.4: the levels, their waits and the number of tries are configuration, and what is exhausted is compensated.
+Paper P2, sections 2.3 and 2.4: the levels, their waits and the number of tries are configuration, and after the last try the run is compensated.
 
 There is one ledger of retries over all layers. A scheduler that requeues, an executor that resubmits and an engine that starts a task again all retry the same
-job; what the evidence says of them is counted as our own tries are, so that three layers of three tries do not become twenty-seven runs.
+job; their retries, as far as the evidence shows them, count like our own, so that three layers of three tries do not become twenty-seven runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 INFRASTRUCTURE = frozenset({"node", "network", "scheduler", "transfer", "preempted", "cleanup"})
-"""Causes for which nobody's code, input or request is to blame. Tries for them are never taken from the user's budget."""
+"""Causes that are not due to the user's code, input or request. Tries for them are never charged to the user's budget."""
 
 MAX_LEVELS = 16
 MAX_TRIES = 100
@@ -25,7 +25,7 @@ class AfterLastLevel(StrEnum):
     """What comes after the last level."""
 
     ROLLBACK = "rollback"
-    """The run is compensated; a job that no run asked for fails."""
+    """The run is compensated; a job without a run fails."""
     HOLD = "hold"
     FAIL = "fail"
 
@@ -40,7 +40,7 @@ class RetryLevel:
 
 @dataclass(frozen=True, slots=True)
 class LevelledRetryPolicy:
-    """Levels one after the other."""
+    """A sequence of retry levels."""
 
     name: str
     levels: tuple[RetryLevel, ...]
@@ -54,7 +54,7 @@ class LevelledRetryPolicy:
 DEFAULT_POLICY = LevelledRetryPolicy(
     "default", (RetryLevel(0), RetryLevel(60), RetryLevel(600), RetryLevel(3600)), AfterLastLevel.HOLD
 )
-"""Where nothing else is configured."""
+"""Used if nothing else is configured."""
 
 
 class Layer(StrEnum):
@@ -73,12 +73,12 @@ class Ledger:
     counts: Mapping[tuple[Layer, str], int] = field(default_factory=dict)
 
     def spent(self, cause: str) -> int:
-        """Tries for a cause, by whomever."""
+        """Tries for a cause, by any layer."""
         return sum(many for (_, of), many in self.counts.items() if of == cause)
 
     @property
     def charged(self) -> int:
-        """Tries that the user's budget pays."""
+        """Tries charged to the user's budget."""
         return sum(many for (_, cause), many in self.counts.items() if cause not in INFRASTRUCTURE)
 
     @property
@@ -94,13 +94,13 @@ class Ledger:
 
 
 def entered(ledger: Ledger, cause: str, *, tries: int = 1) -> Ledger:
-    """The ledger after Forestay has tried again."""
+    """The ledger after a retry by Forestay."""
     key = (Layer.FORESTAY, cause)
     return replace(ledger, counts={**ledger.counts, key: ledger.counts.get(key, 0) + tries})
 
 
 def noticed(ledger: Ledger, layer: Layer, cause: str, total: int) -> Ledger:
-    """The ledger after the evidence says how often another layer has tried in all. The same word twice is one word; a smaller one is old."""
+    """The ledger updated with another layer's total of tries from the evidence. A repeated total counts once; a smaller one is outdated."""
     before = sum(many for (by, _), many in ledger.counts.items() if by is layer)
     if total <= before:
         return ledger
@@ -109,7 +109,7 @@ def noticed(ledger: Ledger, layer: Layer, cause: str, total: int) -> Ledger:
 
 
 RETRIES = "retry_ledger"
-"""Where a job's document keeps the ledger of its retries."""
+"""The field of a job's document for the ledger of its retries."""
 TOLD: Mapping[str, tuple[Layer, int]] = {
     "scheduler_restarts": (Layer.BATCH, 0),
     "snakemake_attempt": (Layer.EXECUTOR, 1),
@@ -118,12 +118,12 @@ TOLD: Mapping[str, tuple[Layer, int]] = {
     "temporal_attempt": (Layer.ENGINE, 1),
     "engine_attempt": (Layer.ENGINE, 1),
 }
-"""What evidence, or a label of the job, says of other layers' tries: how often a batch system started it again, or the number of an attempt, which begins with 1."""
+"""Fields of the evidence or labels of the job that count other layers' tries: how often a batch system started it again, or the number of an attempt, which begins with 1."""
 MOST_TOLD = 10_000
 
 
 def retries_told(*sources: Mapping[str, object]) -> dict[Layer, int]:
-    """How often each other layer has tried a job again, as evidence and labels say; the largest word counts, and what is no number says nothing."""
+    """How often each other layer has retried a job, by evidence and labels; the largest number counts, and anything else is ignored."""
     found_max: dict[Layer, int] = {}
     for name, (layer, first) in TOLD.items():
         for source in sources:
@@ -134,7 +134,7 @@ def retries_told(*sources: Mapping[str, object]) -> dict[Layer, int]:
 
 
 def with_told(ledger: Ledger, cause: str, retries: Mapping[Layer, int]) -> Ledger:
-    """The ledger with all that other layers are said to have tried."""
+    """The ledger with the reported tries of other layers."""
     for layer, total in retries.items():
         ledger = noticed(ledger, layer, cause, total)
     return ledger
@@ -145,16 +145,16 @@ class Budgets:
     """How many tries are allowed."""
 
     user: int = 10
-    """For all causes together that are the user's."""
+    """For all causes charged to the user together."""
     infrastructure: int = 50
-    """For all the others together: a bound against trying for ever, not a price."""
+    """For all other causes together: a bound against endless retries, not a price."""
     causes: Mapping[str, int] = field(default_factory=dict)
     """For single causes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TryAgain:
-    """After so many seconds."""
+    """A retry after this many seconds."""
 
     level: int
     wait: int
@@ -171,7 +171,7 @@ class RetriesExhausted:
 def next_try(
     retry_policy: LevelledRetryPolicy, ledger: Ledger, cause: str, budgets: Budgets | None = None
 ) -> TryAgain | RetriesExhausted:
-    """What to do about a failure of this cause, after all that was tried before."""
+    """The next step for a failure of this cause, given all earlier tries."""
     allowed = budgets or Budgets()
     spent = ledger.spent(cause)
     most = allowed.causes.get(cause)

@@ -1,6 +1,6 @@
 """How often, and after which wait, a retry is worthwhile: part of each finding, beside the cause.
 
-The patterns say what another try needs. Here the rest of the evidence has its say: how long was waited for outputs, and whether a failure that no pattern knows shows signs of the infrastructure.
+The patterns say what another try needs. This module adds the rest of the evidence: how long outputs were waited for, and whether a failure that matches no pattern shows signs of the infrastructure.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from forestay.domain.exceptions.evidence.evidence import Evidence, tells_trouble
 from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
 
 TRIES_WHEN_SURE = 4
-"""For a failure that is surely the infrastructure's; the waits between them are the default policy's."""
+"""For a failure that is certainly caused by the infrastructure; the waits between tries are the default policy's."""
 SOON, LATER = 60, 600
-"""Seconds before the one try of a failure that may pass, and of one that nobody knows."""
+"""Seconds before the single retry of a transient failure, and of an unknown one."""
 LONG_FOR_OUTPUTS = 60
-"""Seconds: whoever waited so long for outputs did not miss them because a file system is slow."""
+"""Seconds: after so long a wait, outputs are not missing because of a slow file system."""
 LAST_LINES, ORDINARY = 12, 4
-"""So many last lines of a log are searched for signs, up to so many ordinary ones in a row: what stands before those was survived."""
+"""How many last lines of a log are searched for signs, up to how many ordinary lines in a row: errors before those were survived."""
 OUTSIDE = {9: "SIGKILL", 15: "SIGTERM"}
 """Signals that programs do not send themselves."""
 
@@ -32,11 +32,11 @@ _SIGNS = re.compile(
     r"|\binfiniband\b|\bib_\w{1,30}|\bmlx\d\b|\bucx\b|\blibfabric\b|\bpmix\w{0,10}\b"
     r"|\bnode (?:fail|down|lost|unresponsive|drain)|\bhardware error\b|\buncorrectable\b|\bxid\b|\bfallen off the bus\b|\bpilots? (?:was |is )?(?:lost|gone|died)\b"
 )
-"""Words of the network, of storage, of schedulers and of nodes, in lower case. Wrappers such as srun are none: they repeat every failure of what they started."""
+"""Words of the network, of storage, of schedulers and of nodes, in lower case. Launchers such as srun are not among them: they repeat every failure of what they started."""
 
 
 def with_verdict(finding: CauseFinding, evidence: Evidence) -> CauseFinding:
-    """The finding with the number of tries that are worth it and the wait before the first."""
+    """The finding with the recommended number of tries and the wait before the first."""
     if finding.cause is Cause.OUTPUT_MISSING and finding.retry is RetryNeed.SAME:
         waited = seconds_waited(evidence)
         if waited is not None and waited >= LONG_FOR_OUTPUTS:
@@ -55,7 +55,7 @@ def with_verdict(finding: CauseFinding, evidence: Evidence) -> CauseFinding:
 
 
 def seconds_waited(evidence: Evidence) -> int | None:
-    """How long somebody waited for outputs, as the log says; None if it does not."""
+    """How long outputs were waited for according to the log; None if it does not say."""
     seconds = [
         int(match[1] or match[2]) for line in evidence.log_tail if (match := _WAITED.search(line.lower())) is not None
     ]
@@ -63,7 +63,7 @@ def seconds_waited(evidence: Evidence) -> int | None:
 
 
 def infrastructure_sign(evidence: Evidence) -> str:
-    """What in the evidence of an unknown failure points to the infrastructure; empty if nothing does."""
+    """The part of the evidence of an unknown failure that points to the infrastructure; empty if none does."""
     outside = sorted(evidence.signals & OUTSIDE.keys()) if not evidence.oom_kills else []
     if outside:
         return f"{OUTSIDE[outside[0]]} came from outside the job"

@@ -1,6 +1,6 @@
 """Actions that a person, or a person's rule, may not take alone; and the approval by another person.
 
-An approval is for exactly one decision, named by the digest of all that it would do. It does not outlive its time, and serves that decision only.
+An approval is for exactly one decision, identified by the digest of all that it would do. It expires, and is valid for that decision only.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from forestay.domain.exceptions.safeguards.rate_limit import DAY
 
 LASTS = DAY
-"""How long an approval may be waited for, and how long it then serves, in milliseconds."""
+"""How long a request stays open, and how long its approval is then valid, in milliseconds."""
 
 _ACTS: Mapping[str, frozenset[str] | None] = {
     "force-complete": None,
     "release": None,
     "remove": frozenset({"run", "ancestors", "all-runs"}),
 }
-"""Acts that needs approval, with the targets for which they do; None: for every target."""
+"""Acts that need approval, with the targets for which they do; None: for every target."""
 
 
 def needed(action: str, target: str, *, rule_owner: str, job_owner: str) -> str | None:
-    """Why an act needs approval; None: it does not. `rule_owner` is empty for rules of the domain or a pack."""
+    """Why an act needs approval; None: it needs none. `rule_owner` is empty for rules of the domain or a pack."""
     targets = _ACTS.get(action, frozenset())
     if targets is None or target in targets:
         what = {"run": "a run", "ancestors": "a run and its parent runs", "all-runs": "all runs"}
@@ -37,7 +37,7 @@ def needed(action: str, target: str, *, rule_owner: str, job_owner: str) -> str 
 
 
 def digest_of(decision: Mapping[str, Any]) -> str:
-    """The name of exactly this decision: the SHA-256 of it as JSON with sorted keys."""
+    """The digest that identifies a decision: the SHA-256 of it as JSON with sorted keys."""
     text = json.dumps(decision, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -50,18 +50,18 @@ class ApprovalRequest:
     decision: str
     """Its digest."""
     words: str
-    """What would be done, in plain words."""
+    """A description of what would be done."""
     by: str
     """The person whose act it is: who asked for it by hand, or who promoted the rule."""
     at: int
     until: int
     on: str = ""
-    """The job, run or flow that it is done to."""
+    """The job, run or flow that it concerns."""
     owner: str = ""
     """Of the job or run."""
     why: str = ""
     act: Mapping[str, Any] = field(default_factory=dict)
-    """What is done once another person agrees."""
+    """The action once another person agrees."""
 
 
 class ApprovalStage(StrEnum):
@@ -114,7 +114,7 @@ class NotApproved:
 
 
 def approve(asking: ApprovalRequest, *, by: str, tenant: str, approver: bool, now: int) -> Approval | NotApproved:
-    """Agree to what was asked. `approver`: whether that person has the role."""
+    """Approve a request. `approver`: whether that person has the role."""
     if tenant != asking.tenant:
         return NotApproved("there is no such request here")
     if not approver:
@@ -127,7 +127,7 @@ def approve(asking: ApprovalRequest, *, by: str, tenant: str, approver: bool, no
 
 
 def approved(approval: Approval | None, *, tenant: str, decision: str, now: int) -> NotApproved | None:
-    """Whether an approval serves this decision now; None: it does."""
+    """Why an approval is not valid for this decision now; None: it is."""
     if approval is None:
         return NotApproved("nobody has approved it yet")
     if approval.tenant != tenant or approval.decision != decision:

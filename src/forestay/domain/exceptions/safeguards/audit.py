@@ -1,10 +1,10 @@
 """The audit log: who did what, to what, and why, as a hash chain in which no entry can be changed unnoticed.
 
 Each tenant has a chain of its own. An entry has a number and the hash of the entry before it; its own hash covers both. Entries are written in
-*pages*, each a document that is created once under the next number: of two writers one is first, and the other takes the number after it. So the
+*pages*, each a document that is created once under the next number: of two writers one is first, and the other takes the number after it. Therefore the
 chain never forks.
 
-What a chain cannot show by itself is that its end was cut off. Whoever keeps the number and hash of an entry elsewhere (an *anchor*) sees that too.
+A chain alone cannot show that its end was cut off. The number and hash of an entry kept elsewhere (an *anchor*) reveal that too.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MAX_DETAIL = 8_000
 
 @dataclass(frozen=True, slots=True)
 class AuditNote:
-    """Something to be written into the log."""
+    """A note to be added to the log."""
 
     by: str
     """The person, or the rule."""
     what: str
     """Such as `job.cancel`, `rule.promote` or `safeguard.stop`."""
     on: str = ""
-    """What it was done to."""
+    """The object of the action."""
     why: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class AuditPage:
     number: int
     """From 1, without gaps."""
     name: str
-    """Random: by this a writer knows its own page again."""
+    """Random: by this a writer recognises its own page."""
     entries: tuple[AuditEntry, ...]
 
 
@@ -91,7 +91,7 @@ class AuditHead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A chain that is not as it was written: the first entry where that shows."""
+    """A chain that was changed after it was written: the first entry where this shows."""
 
     number: int
     words: str
@@ -103,7 +103,7 @@ def head_of(page: AuditPage) -> AuditHead:
 
 
 def next_page(head: AuditHead, notes: Sequence[AuditNote], *, tenant: str, name: str, now: int) -> AuditPage:
-    """The page that follows on a head."""
+    """The page after a head."""
     number, before = head.number, head.hash
     entries: list[AuditEntry] = []
     for note in notes[:MAX_ENTRIES]:
@@ -123,7 +123,7 @@ def hash_of(entry: AuditEntry) -> str:
 
 
 def check(entries: Iterable[AuditEntry], head: AuditHead) -> AuditHead | Broken:
-    """Whether entries follow on a head, one from the other; the new head, or where the chain breaks."""
+    """Check that entries continue the chain from a head; returns the new head, or where the chain breaks."""
     number, before = head.number, head.hash
     for entry in entries:
         number += 1
@@ -138,7 +138,7 @@ def check(entries: Iterable[AuditEntry], head: AuditHead) -> AuditHead | Broken:
 
 
 def _cut(text: str) -> str:
-    # Half a character can be in no JSON; what a client sends may have one.
+    # A lone surrogate cannot be encoded; text from a client may contain one.
     text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 

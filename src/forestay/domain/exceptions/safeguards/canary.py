@@ -1,7 +1,7 @@
 """A canary: a rule is tried on one failure of a group, then on ten, then on all.
 
-Each step waits for the outcomes of those it let through. Too few of them well: the group is held for a person, and nothing more is tried by that
-rule. Once all are let through the newest outcomes are still watched, so that what recovered the first ten and harms the rest is stopped too.
+Each step waits for the outcomes of those it let through. If too few of them succeed, the group is held for a person, and the rule tries nothing
+more. Once all are let through the newest outcomes are still watched, so that a rule that recovered the first ten and harms the rest is stopped too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 STEPS = (1, 10)
 """How many are let through at each step; after the last of them, all."""
 WATCHED = 20
-"""Once all are let through: acts that are watched at a time, and outcomes by which it is judged."""
+"""Once all are let through: how many acts are watched at a time, and how many outcomes it is judged by."""
 JUDGED_FROM = 10
 SHARE = 0.8
-"""The part of the outcomes that must be well."""
+"""The fraction of outcomes that must be good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Canary:
     held: bool = False
     """It waits for a person."""
     let: int = 0
-    """How many were let through one by one."""
+    """How many were let through individually."""
 
     @property
     def open_to_all(self) -> bool:
@@ -59,21 +59,21 @@ class Canary:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """The act is not let through, and why."""
+    """The act is not let through, with the reason."""
 
     words: str
     held: bool
-    """Only a person can change that."""
+    """Only a person can release it."""
 
 
 def let_through(canary: Canary, act: str) -> Canary | NotYet:
-    """Let an act through, named by what has the outcome (a job and its next attempt). The same act again changes nothing."""
+    """Let an act through, identified by what will have the outcome (a job and its next attempt). A repeated act changes nothing."""
     if canary.held:
         return NotYet(f"{canary.bad} of {canary.well + canary.bad} retries failed; a person must decide", held=True)
     if act in canary.pending:
         return canary
     if canary.open_to_all:
-        # Some are watched, so that what harms later is noticed; the others cost no write.
+        # Some are watched, so that later harm is noticed; the others cost no write.
         watched = len(canary.pending) >= WATCHED
         return canary if watched else replace(canary, pending=(*canary.pending, act))
     size = STEPS[canary.step]
@@ -84,7 +84,7 @@ def let_through(canary: Canary, act: str) -> Canary | NotYet:
 
 
 def outcome(canary: Canary, act: str, *, well: bool) -> Canary:
-    """What came of an act that was let through. Of any other act, nothing changes before all are let through."""
+    """Record the outcome of an act that was let through. The outcome of any other act changes nothing before all are let through."""
     if canary.held:
         return canary
     if canary.open_to_all:
@@ -112,10 +112,10 @@ def forget(canary: Canary, act: str) -> Canary:
 
 
 def try_again(canary: Canary) -> Canary:
-    """A person has looked and lets it be tried again, from the first step on."""
+    """A person permits another try, from the first step on."""
     return Canary(let=canary.let)
 
 
 def let_all(canary: Canary) -> Canary:
-    """A person has looked and lets all through."""
+    """A person lets all through."""
     return Canary(step=len(STEPS), let=canary.let)

@@ -1,11 +1,11 @@
 """Rate limits: a number of tokens for each window, leased in batches to those who act.
 
 A bucket has a limit, such as 200 acts in ten minutes or 1,000 core-hours in a day. A lease takes tokens out of it for a short time, in which
-they may be spent. A token comes back a whole window after it was last possible to spend it. So whatever the order of the requests and
-however many lease at the same time, in no window are more tokens spent than the limit says: those spent in it were all out of the bucket at
+they may be spent. A token comes back a whole window after it could last be spent. Therefore, whatever the order of the requests and
+however many handlers lease at the same time, no window has more tokens spent than the limit: those spent in it were all out of the bucket at
 the moment when the last of them was leased.
 
-Times are milliseconds. A clock that goes back is taken to stand still; one that is ahead by some time shortens the windows by that time.
+Times are milliseconds. A clock that goes back is treated as stopped; one that is ahead by some time shortens the windows by that time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 SLICES = 60
-"""Tokens on their way back are kept by slices of the window, so many at most; the later end of a slice counts."""
+"""Returning tokens are kept by slices of the window, at most this many; the later end of a slice counts."""
 MAX_LEASES = 200
 """Leases of one bucket at the same time."""
 LONGEST_NAME = 300
@@ -45,13 +45,13 @@ class TokenLease:
     """Tokens that one handler alone may spend until a given time."""
 
     id: str
-    """Random; never used for another."""
+    """Random and unique."""
     tokens: int
     until: int
 
 
 class LeasedTokens(NamedTuple):
-    """What is left of a lease."""
+    """The remaining tokens of a lease."""
 
     lease: TokenLease
     left: int
@@ -59,7 +59,7 @@ class LeasedTokens(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NoTokens:
-    """There are not enough tokens; when to ask again."""
+    """There are not enough tokens; says when to ask again."""
 
     free: int
     again: int
@@ -93,7 +93,7 @@ class BucketName(NamedTuple):
 
     @property
     def document(self) -> str:
-        """The name of the document that keeps it."""
+        """The name of the document in which it is stored."""
         text = f"safeguard:{self}"
         if len(text.encode()) <= LONGEST_NAME:
             return text
@@ -106,15 +106,15 @@ class Bucket:
 
     limit: RateLimit
     leases: tuple[TokenLease, ...] = ()
-    """Those that may still be spent from."""
+    """Leases that may still be spent from."""
     returning: tuple[tuple[int, int], ...] = ()
-    """When how many come back, the soonest first."""
+    """When how many tokens come back, the soonest first."""
     latest: int = 0
     """The latest time that was seen."""
 
     @property
     def free(self) -> int:
-        """Never below nothing, also when the limit was lowered while tokens are out."""
+        """The free tokens; never negative, even when the limit was lowered while tokens are out."""
         out = sum(lease.tokens for lease in self.leases) + sum(tokens for _, tokens in self.returning)
         return max(0, self.limit.tokens - out)
 
@@ -137,12 +137,12 @@ class Bucket:
 
 
 def bucket_of(stored: Mapping[str, Any] | None, limit: RateLimit) -> Bucket:
-    """A bucket by what was stored of it, under the limit that holds now; a full one if nothing was."""
+    """A stored bucket under the current limit; a full one if nothing was stored."""
     return Bucket(limit) if stored is None else with_limit(Bucket.from_plain(stored), limit)
 
 
 def with_limit(bucket: Bucket, limit: RateLimit) -> Bucket:
-    """The bucket under another limit. What is out stays out for as long as the longer of both windows says."""
+    """The bucket under another limit. Tokens that are out stay out for the longer of both windows."""
     if limit == bucket.limit:
         return bucket
     longer = max(0, limit.window - bucket.limit.window)
@@ -165,7 +165,7 @@ def lease(
 
 
 def settle(bucket: Bucket, *, name: str, spent: int, now: int) -> Bucket:
-    """End a lease early: what was not spent is free at once. A lease that has ended, or was settled before, gives nothing back."""
+    """End a lease early: unspent tokens are free at once. A lease that has ended, or was settled before, gives nothing back."""
     bucket = pass_time(bucket, now)
     lease = next((token_lease for token_lease in bucket.leases if token_lease.id == name), None)
     if lease is None:
@@ -176,7 +176,7 @@ def settle(bucket: Bucket, *, name: str, spent: int, now: int) -> Bucket:
 
 
 def pass_time(bucket: Bucket, now: int) -> Bucket:
-    """The bucket at a later time: leases that ran out are on their way back, and what has come back is free."""
+    """The bucket at a later time: tokens of expired leases are returning, and returned ones are free."""
     now = max(now, bucket.latest)
     out = replace(bucket, latest=now)
     for lease in bucket.leases:
@@ -199,7 +199,7 @@ def _put_back(bucket: Bucket, last_spent: int, tokens: int) -> tuple[tuple[int, 
 
 
 def _again(bucket: Bucket, least: int) -> int:
-    """When enough will have come back, if nobody takes them before."""
+    """When enough tokens will have come back, if nobody takes them before."""
     if least > bucket.limit.tokens:
         return NEVER
     window = bucket.limit.window
@@ -213,7 +213,7 @@ def _again(bucket: Bucket, least: int) -> int:
 
 
 def span_in_words(milliseconds: int) -> str:
-    """A length of time as people say it."""
+    """A duration in words."""
     for unit, name in ((DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second")):
         if milliseconds >= unit and milliseconds % unit == 0:
             count = milliseconds // unit

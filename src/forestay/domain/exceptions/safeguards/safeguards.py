@@ -1,10 +1,10 @@
 """Safeguards: everything that must permit an action before it is carried out. `permit` asks them all.
 
-In this order: the global stop, approval, the loop depth, the storm's canary, and the tokens of every rate limit. An act that is refused
-is not lost: its failure is due again when the refusal says, or held for a person where only a person can help.
+In this order: the global stop, approval, the loop depth, the storm's canary, and the tokens of every rate limit. A refused act
+is not lost: its failure is due again at the time in the refusal, or held for a person where only a person can help.
 
-A handler has its tokens in *local tokens*: what it leased from the buckets (`rate_limit`). No token, no act. Where the local tokens lacks tokens the answer is
-`Lacking`; whoever asks leases them and asks again, or is refused because a bucket is empty.
+A handler has *local tokens*, leased from the buckets (`rate_limit`). Without a token there is no act. If local tokens are lacking, the answer is
+`Lacking`; the caller leases them and asks again, or is refused because a bucket is empty.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from forestay.domain.exceptions.safeguards.storm import MAX_CANARIES, FailureSig
 from forestay.domain.jobs.job_document import JobDocument
 
 EVERY_TENANT = ""
-"""The tenant of what is for all tenants."""
+"""The tenant name for all tenants."""
 CORE_HOUR = 3600
 """Core-hours are counted in core-seconds."""
 UNKNOWN_WALL = 3600
-"""Seconds that a run is taken to last when nothing is known of it."""
+"""The assumed seconds of a run of unknown duration."""
 
 
 class Safeguard(StrEnum):
@@ -76,15 +76,15 @@ class SafeguardPolicy:
     """In any 24 hours, not from midnight to midnight."""
     owner_hours: RateLimit = OWNER_HOURS
     max_depth: int = 8
-    """Acts of rules that follow one from the other."""
+    """The longest chain of acts of rules, each a consequence of the one before."""
     max_by_rule: int = 5
     """Acts of one rule on one job."""
     lasts: int = 30 * SECOND
-    """How long a lease of tokens is good for."""
+    """How long a lease of tokens is valid."""
     bunch: int = 20
     """Tokens that are leased at a time."""
     approvals: bool = True
-    """Whether some acts needs approval; a domain of one person has none."""
+    """Whether some acts need approval; a domain of one person has none."""
     stopped_wait: int = MINUTE
     """When to ask again while a stop holds, a canary runs or an approval is missing."""
 
@@ -126,7 +126,7 @@ class Chain:
     on_job: int = 0
     """Acts of any rule on the job since a person last touched it."""
     on_instance: int = 0
-    """Acts that made its task, or its run, begin anew."""
+    """Acts that restarted its task or its run."""
     above: int = 0
     """The depth at which playbooks launched the run, or had lost outputs made again."""
 
@@ -149,16 +149,16 @@ class ActionRequest:
     action: str
     target: str = ""
     rule: str = ""
-    """Rule set and rule; empty: Retries of the default policy."""
+    """Rule set and rule; empty: a retry of the default policy."""
     rule_owner: str = ""
-    """Empty: a rule of the domain or of a pack."""
+    """Empty: the rule is of the domain or of a pack."""
     core_seconds: int = 0
-    """What the act costs beyond what the job has cost already; see `core_seconds`."""
+    """The cost of the act beyond what the job has cost already; see `core_seconds`."""
     charged: bool = True
-    """Whether the owner's limits pay for it. Infrastructure is never theirs."""
+    """Whether it counts against the owner's limits. Failures of the infrastructure never do."""
     chain: Chain = Chain()
     also: tuple[tuple[str, str], ...] = ()
-    """Further steps of the same playbook, each its action and target: one of them may needs approval too."""
+    """Further steps of the same playbook, each its action and target: one of them may need approval too."""
     decision: str = ""
     """The digest of the decision, for an approval."""
     approval: Approval | None = None
@@ -180,12 +180,12 @@ class SafeguardState:
 
 @dataclass(frozen=True, slots=True)
 class ActionGranted:
-    """The act may be done. The safeguards are those after it."""
+    """The act may be done. `safeguards` is the state after it."""
 
     safeguards: SafeguardState
     tokens: tuple[tuple[BucketName, int], ...]
     group: str = ""
-    """The group whose canary let it through: its outcome must be told."""
+    """The group whose canary let it through: its outcome must be reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,25 +195,25 @@ class ActionRefused:
     safeguard: Safeguard
     words: str
     again: int | None
-    """When to ask again; None: it is held until a person has done something."""
+    """When to ask again; None: it is held until a person acts."""
     group: str = ""
-    """The group of the storm, if one is on."""
+    """The group of the storm, if one is active."""
 
 
 class Lacking(NamedTuple):
-    """The local tokens has not enough tokens of these buckets."""
+    """There are not enough local tokens of these buckets."""
 
     tokens: tuple[tuple[BucketName, int], ...]
 
 
 def passes(safeguards: SafeguardState, request: ActionRequest, now: int) -> tuple[Storms, str] | ActionRefused:
-    """Whether all but the rate limits let an act through; the storms after it, and the group whose canary let it."""
+    """Whether all safeguards but the rate limits permit an act; the storms after it, and the group whose canary let it through."""
     refused = _stopped(safeguards, request, now) or _alone(safeguards, request, now) or _looping(safeguards, request)
     return refused if refused is not None else _tried(safeguards, request, now)
 
 
 def permit(safeguards: SafeguardState, request: ActionRequest, now: int) -> ActionGranted | ActionRefused | Lacking:
-    """Whether an act may be done now, and what it uses up."""
+    """Whether an act may be done now, and the tokens that it uses."""
     passed = passes(safeguards, request, now)
     if isinstance(passed, ActionRefused):
         return passed
@@ -290,7 +290,7 @@ def tokens_left(local_tokens: Mapping[BucketName, tuple[LeasedTokens, ...]], nam
 
 
 def add_tokens(safeguards: SafeguardState, name: BucketName, leased: TokenLease, now: int) -> SafeguardState:
-    """The safeguards with leased tokens in the local tokens; those that ran out are thrown away."""
+    """The safeguards with leased tokens added to the local tokens; expired ones are dropped."""
     kept = tuple(
         local_token
         for local_token in safeguards.local_tokens.get(name, ())
@@ -301,7 +301,7 @@ def add_tokens(safeguards: SafeguardState, name: BucketName, leased: TokenLease,
 
 
 def spend(leased_tokens: tuple[LeasedTokens, ...], tokens: int, now: int) -> tuple[LeasedTokens, ...]:
-    """Take tokens from leases that hold, the one that ends first first."""
+    """Take tokens from valid leases, the one that ends first before the others."""
     out: list[LeasedTokens] = []
     for leased_token in sorted(leased_tokens, key=lambda other_leased_token: other_leased_token.lease.until):
         take = min(tokens, leased_token.left) if leased_token.lease.until > now else 0
@@ -330,7 +330,7 @@ def _alone(safeguards: SafeguardState, request: ActionRequest, now: int) -> Acti
 
 
 def why_alone(request: ActionRequest) -> str | None:
-    """Why one person's rule may not do this alone; None: it may."""
+    """Why the rule of one person may not do this alone; None: it may."""
     steps = ((request.action, request.target), *request.also)
     owners = {"rule_owner": request.rule_owner, "job_owner": request.owner}
     return next((why for action, target in steps if (why := needed(action, target, **owners)) is not None), None)
@@ -339,7 +339,7 @@ def why_alone(request: ActionRequest) -> str | None:
 def _looping(safeguards: SafeguardState, request: ActionRequest) -> ActionRefused | None:
     policy, chain = safeguards.policy, request.chain
     if request.action == "retry" and not request.also:
-        # A retry policy counts its own tries, on the job's document, and comes to its end by itself.
+        # A retry policy counts its own tries in the job's document, and ends by itself.
         chain = replace(chain, by_rule=0, on_job=0)
     if request.rule and chain.by_rule >= policy.max_by_rule:
         words = f"rule {request.rule} acted {chain.by_rule} times on this job; {policy.max_by_rule} are allowed"
@@ -373,28 +373,28 @@ def _tried(safeguards: SafeguardState, request: ActionRequest, now: int) -> tupl
 
 
 def cost_of(document: JobDocument) -> int:
-    """In core-seconds, as far as it is known from its last attempt and from what it asks for."""
+    """The cost in core-seconds, as far as known from the job's last attempt and its request."""
     last, needs = document.last, document.resources
     past = last.wall if last is not None else None
     return core_seconds(needs.cpus, expected=document.expected_runtime, past=past, limit=needs.wall)
 
 
 TOGETHER = 20
-"""Acts on a storm's group that are asked for again at the same time."""
+"""The most acts on a storm's group that are requested again at the same time."""
 LONGEST = 10
-"""Waits after which even the last of a group is asked for again."""
+"""The number of waits after which even the last of a group is requested again."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermitPlan:
-    """What a batch of requests comes to."""
+    """The plan for a batch of requests."""
 
     answers: tuple[ActionGranted | ActionRefused, ...]
     storms: Storms
     needs: Mapping[BucketName, int]
-    """The tokens that those granted spend."""
+    """The tokens that the granted requests spend."""
     leases: Mapping[BucketName, tuple[Bucket, TokenLease]]
-    """What has to be leased for them, with the bucket after it."""
+    """The necessary leases, each with the bucket after it."""
 
 
 @dataclass(slots=True)
@@ -406,7 +406,7 @@ class _Purchase:
     now: int
     needs: dict[BucketName, int] = field(default_factory=dict)
     queued: dict[BucketName, int] = field(default_factory=dict)
-    """Tokens that those refused so far would have needed: whoever comes later waits longer."""
+    """The tokens that the requests refused so far would have needed: later requests wait longer."""
 
     def take(self, request: ActionRequest) -> ActionRefused | None:
         wanted = prices(request)
@@ -473,7 +473,7 @@ def plan(
 
 
 def _spread(refused: ActionRefused, waiting: dict[str, int], policy: SafeguardPolicy) -> ActionRefused:
-    """While one of a group is tried the others need not all ask every minute."""
+    """Spread the repeated requests of a group: while one member is tried the others need not all ask every minute."""
     if refused.again is None or refused.safeguard is not Safeguard.STORM:
         return refused
     place = waiting.get(refused.group, 0)

@@ -1,9 +1,9 @@
 """Storms: many failures of one cause, or at one site or host, within a window, compared with the usual number.
 
-While a storm is on, its failures are one *group*: no act on a single one of them is let through but by the group's canary (`canary`).
+While a storm lasts, its failures are one *group*: an act on a single one of them needs the permission of the group's canary (`canary`).
 
-Failures are counted by signs (cause, site, host) in slices of the window. A cause that explains a storm is asked before a site, and a site before
-a host; failures that belong to an open group are counted for that group alone. So a storm has one group, however many hosts it goes over.
+Failures are counted by signature (cause, site, host) in slices of the window. A cause that explains a storm is preferred to a site, and a site to
+a host; failures that belong to an open group are counted for that group alone. So a storm has one group, however many hosts it affects.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from forestay.domain.exceptions.safeguards.canary import Canary
 from forestay.domain.exceptions.safeguards.rate_limit import DAY, MINUTE
 
 SLICES = 10
-"""A window is counted in so many slices; a failure is forgotten a window, and at most one slice, after it came."""
+"""The number of slices of a window; a failure is dropped one window, and at most one slice more, after it came."""
 MAX_SIGNS = 2_000
-"""Signs that are told apart in one slice; further ones are counted without their host, then without their site."""
+"""The most signatures distinguished in one slice; further ones are counted without their host, then without their site."""
 MAX_GROUPS = 200
 _RARE = 0.001
-"""Failures in a window on average, below which nothing is remembered."""
+"""The average number of failures in a window below which nothing is kept."""
 MAX_BATCHES = 256
-"""Batches of failures whose names are kept: more than can be written by others between a write and its repeat."""
+"""The number of batches of failures whose names are kept: more than others can write between a write and its repetition."""
 MAX_CANARIES = 50
-"""Rules that are tried on one group."""
+"""The most rules that are tried on one group."""
 
 
 class FailureSignature(NamedTuple):
-    """By what failures are alike."""
+    """The traits that make failures alike."""
 
     cause: str
     site: str = ""
@@ -40,12 +40,12 @@ class FailureSignature(NamedTuple):
 
 
 def sign_of(cause: str, *, owner: str, site: str = "", host: str = "") -> FailureSignature:
-    """The sign of a failure. What is somebody's own failure is alike only among theirs: one owner's storm must not hold another's jobs."""
+    """The signature of a failure. Failures caused by a user are grouped with that user's only: one owner's storm must not hold another's jobs."""
     return FailureSignature(cause if cause in INFRASTRUCTURE or not owner else f"{cause} of {owner}", site, host)
 
 
 class Trait(StrEnum):
-    """What the failures of a storm share; in this order it is looked for."""
+    """What the failures of a storm share, in the order in which it is checked."""
 
     CAUSE = "cause"
     SITE = "site"
@@ -76,9 +76,9 @@ class StormPolicy:
     least: int = 50
     """Fewer failures than this in a window are never a storm."""
     factor: int = 5
-    """So many times the usual number of failures in a window."""
+    """The multiple of the usual number of failures in a window."""
     memory: int = DAY
-    """How far back goes what is usual."""
+    """The period over which the usual number is averaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,15 @@ class StormGroup:
     key: StormGroupKey
     opened: int
     failures: int = 0
-    """How many have come since it was opened, and those that opened it."""
+    """The number of failures since it was opened, including those that opened it."""
     last: int = 0
-    """When a failure came, or someone asked to act on one."""
+    """When the last failure came, or an act on one was last requested."""
     canaries: Mapping[str, Canary] = field(default_factory=lambda: MappingProxyType({}))
-    """What was tried, by the rule that tries it. Another rule begins with one again."""
+    """The canary of each rule that was tried. Another rule begins with one failure again."""
 
     @property
     def held(self) -> bool:
-        """Whether it waits for a person: everything that was tried has failed."""
+        """Whether it waits for a person: all tries have failed."""
         return bool(self.canaries) and all(canary.held for canary in self.canaries.values())
 
 
@@ -110,22 +110,22 @@ class Storms:
     usual: Mapping[StormGroupKey, float] = field(default_factory=lambda: MappingProxyType({}))
     """Failures in a window, on average."""
     averaged: int = 0
-    """The slice up to which `usual` knows."""
+    """The last slice included in `usual`."""
     groups: tuple[StormGroup, ...] = ()
     """The oldest first."""
     latest: int = 0
     counted: tuple[str, ...] = ()
-    """The names of the batches that were counted last, the newest last: a batch that is sent again is not counted again."""
+    """The names of the batches counted last, the newest last: a repeated batch is not counted again."""
 
     def group_of(self, sign: FailureSignature) -> StormGroup | None:
-        """The group that a failure belongs to, if its storm is on."""
+        """The group that a failure belongs to, if there is a storm."""
         return next((group for group in self.groups if group.key.has(sign)), None)
 
 
 def notice(storms: Storms, signs: Iterable[FailureSignature], now: int, *, batch: str = "") -> Storms:
     """Count failures, and open a group where a storm has begun. Each failure is given once, before anyone asks to act on it.
 
-    ``batch`` names these failures together: whoever does not know whether they were counted counts them again under the same name, which changes nothing if they were.
+    ``batch`` names these failures together: a caller that does not know whether they were counted counts them again under the same name, which changes nothing if they were.
     """
     if batch and batch in storms.counted:
         return storms
@@ -162,7 +162,7 @@ def pass_time(storms: Storms, now: int) -> Storms:
 
 
 def with_canary(storms: Storms, group: str, rule: str, canary: Canary) -> Storms:
-    """The storms with what came of a try; nothing changes if the group is closed by now."""
+    """The storms with the outcome of a try; nothing changes if the group has been closed."""
     groups = tuple(
         replace(storm_group, canaries=MappingProxyType({**storm_group.canaries, rule: canary}), last=storms.latest)
         if storm_group.id == group
@@ -173,7 +173,7 @@ def with_canary(storms: Storms, group: str, rule: str, canary: Canary) -> Storms
 
 
 def threshold(storms: Storms, key: StormGroupKey) -> int:
-    """How many failures in a window are a storm."""
+    """The number of failures in a window that makes a storm."""
     policy = storms.policy
     return max(policy.least, int(policy.factor * storms.usual.get(key, 0.0)))
 
@@ -183,7 +183,7 @@ def _slice(policy: StormPolicy) -> int:
 
 
 def _known_as(current: Mapping[FailureSignature, int], sign: FailureSignature) -> FailureSignature:
-    """The sign under which a failure is counted: with fewer traits when there are too many signs."""
+    """The signature under which a failure is counted: with fewer traits when there are too many signatures."""
     if sign in current or len(current) < MAX_SIGNS // 2:
         return sign
     coarse = sign._replace(host="")
@@ -195,7 +195,7 @@ def _keys(sign: FailureSignature) -> Sequence[StormGroupKey]:
 
 
 def _counts(storms: Storms, *, covered: bool) -> dict[StormGroupKey, int]:
-    """How many failures of the window there are for each key; `covered`: those that belong to a group too."""
+    """The number of failures in the window by key; `covered`: including those that belong to a group."""
     counts: dict[StormGroupKey, int] = {}
     for signs in storms.slices.values():
         for sign, count in signs.items():
@@ -207,7 +207,7 @@ def _counts(storms: Storms, *, covered: bool) -> dict[StormGroupKey, int]:
 
 
 def _open_groups(storms: Storms) -> Storms:
-    """Open a group for what is a storm by now, and go on with the failures that it does not have."""
+    """Open a group for each new storm, and continue with the failures outside it."""
     for trait in Trait:
         while len(storms.groups) < MAX_GROUPS:
             counts = _counts(storms, covered=False)
@@ -223,17 +223,17 @@ def _open_groups(storms: Storms) -> Storms:
 
 
 def _over(storms: Storms, group: StormGroup, count: int) -> bool:
-    """Whether a storm is over: few failures, and nothing of its group is being tried or waits for a person."""
+    """Whether a storm is over: few failures, and no member of its group is being tried or waits for a person."""
     calm = count < threshold(storms, group.key) / 2
     tried = [canary for canary in group.canaries.values() if not canary.open_to_all]
     if not calm or any(canary.held or canary.pending for canary in tried):
         return False
-    # With a canary half-way and nobody asking, all members were dealt with otherwise.
+    # With a canary half-way and no more requests, all members were dealt with otherwise.
     return (bool(group.canaries) and not tried) or storms.latest - group.last >= storms.policy.window
 
 
 def _average(storms: Storms, place: int) -> Storms:
-    """Let what is usual move towards what came in the slices that have ended. A storm is not usual, unless it is recovered as a matter of course."""
+    """Move the usual numbers towards those of the slices that have ended. A storm does not count as usual, unless it is recovered routinely."""
     if place <= storms.averaged:
         return storms
     policy = storms.policy
