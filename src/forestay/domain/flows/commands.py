@@ -21,7 +21,7 @@ class RunOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkOrder:
-    """What the jobs of one round of a task have in common; with a flow it is all that is needed to make them."""
+    """What the jobs of one round of a task share; together with the flow it suffices to create them."""
 
     work: str
     """Names the round: ``align@2`` is the second of instance ``align``, ``align@2!1.1`` the first try to undo it.
@@ -39,11 +39,11 @@ class WorkOrder:
     changes: Mapping[str, object] = field(default_factory=dict)
     """Fields of the task that a person or a rule replaced for this round."""
     checked: bool = False
-    """Whether the round may begin was looked at already."""
+    """Whether the round may begin was checked already."""
     spelt: str = ""
-    """The task itself, where no stored flow has it: that of a Python flow. As text, since the order of names in it counts."""
+    """The task itself if no stored flow contains it: that of a Python flow. As text, since the order of names in it matters."""
     prompt: bool = False
-    """Another task takes up its elements one by one: their ends are told soon."""
+    """Another task consumes its elements one by one: their completions are reported promptly."""
     action: str = ""
     version: str = ""
     """The jobs are this version of the library's compensation for an action, and not one of the flow."""
@@ -82,7 +82,7 @@ class StartShard:
 
 @dataclass(frozen=True, slots=True)
 class GrowShard:
-    """A shard has so many elements by now; if not ``open``, no more will come."""
+    """The number of elements of a shard by now; if not ``open``, no more will come."""
 
     work: str
     shard: int
@@ -124,7 +124,7 @@ class StartRun:
     params: Mapping[str, object] = field(default_factory=dict)
     holders: tuple[str, ...] = ()
     domain: str = ""
-    """Where it may run, as its task says; empty: here."""
+    """The domain in which its task says it may run; empty: here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class UndoRun:
     """Undo a sub-flow's run that completed: `undo_run` on its last state. Answered by `RunEnded` with this ``work``, well when it is undone."""
 
     work: str
-    """The try of the compensation."""
+    """The attempt at the compensation."""
     of: str
     """The round that started the run."""
     index: int
@@ -144,7 +144,7 @@ class FindCompensation:
 
     work: str
     number: int
-    """Of the entry on the stack."""
+    """The number of the entry on the stack."""
     action: str
 
 
@@ -206,7 +206,7 @@ class AwaitEvent:
 
 @dataclass(frozen=True, slots=True)
 class CloseWait:
-    """The event was taken, or nothing waits for it any more."""
+    """Stop waiting for an event: it was taken, or nothing waits for it any more."""
 
     work: str
     event: str
@@ -258,13 +258,13 @@ class CancelTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelWork:
-    """Cancel the jobs or runs of a round: what has not ended ends badly, and is reported as every end is."""
+    """Cancel the jobs or runs of a round: those that have not ended fail, and are reported like any completion."""
 
     work: str
     count: int
-    """Elements that the run itself looks after: jobs, or runs when the task is a sub-flow."""
+    """Elements that the run itself manages: jobs, or runs when the task is a sub-flow."""
     shards: int
-    """Shards to be told."""
+    """Shards to be notified."""
     remove: bool = False
     """Sub-runs are removed with the run, and not compensated."""
 
@@ -281,7 +281,7 @@ class HoldWork:
 
 @dataclass(frozen=True, slots=True)
 class ContinueWork:
-    """Take this one holder away again."""
+    """Remove this holder again."""
 
     work: str
     holder: str
@@ -291,14 +291,14 @@ class ContinueWork:
 
 @dataclass(frozen=True, slots=True)
 class SignalAncestors:
-    """Hand a verb (as JSON types) on to the run that started this one, with its id; that run hands it on in turn."""
+    """Forward a verb (as JSON types) to the run that started this one, with its id; that run forwards it in turn."""
 
     verb: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Report an event to the exception service and the story; ``id`` is the same in every repeat."""
+    """Report an event to the exception service and the story; ``id`` is the same in every repetition."""
 
     id: str
     kind: str
@@ -308,10 +308,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """Look whether the run may end as it is; answered by `RunChecked`."""
+    """Check whether the run may end as it is; answered by `RunChecked`."""
 
     outputs: Mapping[str, object] = field(default_factory=dict)
-    """What it would end with."""
+    """The outputs that it would end with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class FinishRun:
     outputs: Mapping[str, object] = field(default_factory=dict)
     reason: str = ""
     left: int = 0
-    """Compensations that were not run: of a run that completed, or was removed on purpose. While the run that started it has not
+    """The number of compensations that were not run: the run completed, or was removed on purpose. While the run that started it has not
     ended, the state of a run that left some must be kept: it may have to be undone."""
 
 

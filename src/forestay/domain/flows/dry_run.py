@@ -1,6 +1,6 @@
 """What a run would do, as far as its flow and its parameters determine it beforehand.
 
-References are known or they are not: parameters are, and so is what a task gave whose results would all be reused. What depends on anything else is
+A reference is known or not: parameters are known, and so are the results of a task if all of them would be reused. What depends on anything else is
 reported as open, with the reference that it depends on; nothing is guessed.
 """
 
@@ -17,9 +17,9 @@ from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy
 
 MAX_CHECKED = 1000
-"""Jobs of a task whose inputs and earlier results are looked at; more are counted only."""
+"""The most jobs of a task whose inputs and earlier results are checked; more are only counted."""
 MAX_NAMED = 20
-"""Missing inputs that are named."""
+"""The most missing inputs that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class InputCheck:
     """The first `MAX_NAMED` of them."""
     missing_count: int = 0
     elsewhere: int = 0
-    """Inputs that cannot be looked at from here: addresses, the catalogue, folders that flows may not read."""
+    """Inputs that cannot be checked from here: addresses, the catalogue, folders that flows may not read."""
     later: tuple[str, ...] = ()
-    """Names of inputs that earlier tasks make."""
+    """Names of inputs that earlier tasks produce."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class ReuseForecast:
     reused: int = 0
     run: int = 0
     open: int = 0
-    """Jobs of which it is not known before the run."""
+    """Jobs for which this is not known before the run."""
     why: str = ""
-    """Why the first that is not reused would run, or why it is not known."""
+    """Why the first job that is not reused would run, or why this is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class PlannedTask:
     open: str = ""
     """Why the number is not known."""
     rounds: int = 1
-    """How often at most, inside loops."""
+    """The most rounds, inside loops."""
     resources: Resources | None = None
     retry: RetryPolicy | None = None
     when_failed: str = ""
@@ -83,11 +83,11 @@ class DryRun:
     version: str
     params: Mapping[str, object]
     problems: tuple[str, ...]
-    """Why the run could not be started like this."""
+    """Why the run could not be started with these parameters."""
     reuse: bool
     tasks: tuple[PlannedTask, ...]
     grown: bool = False
-    """Only the run itself will say what its tasks are."""
+    """The tasks become known only in the run itself."""
 
     @property
     def missing(self) -> int:
@@ -95,7 +95,7 @@ class DryRun:
 
     @property
     def jobs(self) -> int:
-        """Those whose number is known, each counted once."""
+        """The number of jobs, as far as known, each task counted once."""
         return sum(task.jobs or 0 for task in self.tasks if task.kind == JOB and task.runs is not False)
 
 
@@ -105,13 +105,13 @@ RUNNING = frozenset({JOB, "sub-flow", "worklet"})
 
 
 def in_order(plan: FlowPlan) -> Iterator[TaskPlan]:
-    """All tasks so that each comes after those that it waits for, and what is inside a task after that task; otherwise as they are written."""
+    """All tasks, each after those that it waits for, and tasks inside a task after that task; otherwise as they are written."""
 
     def block(tasks: Sequence[Task]) -> Iterator[TaskPlan]:
         waiting = list(tasks)
         done: set[str] = set()
         while waiting:
-            # A cycle cannot be here, since the flow was checked; should one be, its tasks still come, as they are written.
+            # There can be no cycle, since the flow was checked; if there is one, its tasks are listed as they are written.
             task = next((task for task in waiting if done.issuperset(plan.tasks[task.name].before)), waiting[0])
             waiting.remove(task)
             done.add(task.name)
@@ -123,12 +123,12 @@ def in_order(plan: FlowPlan) -> Iterator[TaskPlan]:
 
 
 def unknown(paths: Iterable[Path], known: Values) -> list[str]:
-    """Those of some references that have no value before the run."""
+    """The references without a value before the run."""
     return sorted({".".join(path) for path in paths if known(path) is None})
 
 
 def holds_before(condition: str, known: Values) -> bool | None:
-    """Whether a condition holds; None if it depends on what is not known."""
+    """Whether a condition holds; None if it depends on an unknown value."""
     if not condition:
         return True
     if unknown(condition_paths(condition), known):
@@ -137,7 +137,7 @@ def holds_before(condition: str, known: Values) -> bool | None:
 
 
 def known_inputs(job: JobPattern, known: Values, own: frozenset[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The inputs of a job whose sources are known but for the task's own elements; and the names of all others."""
+    """The inputs of a job whose sources are known except for the task's own elements; and the names of all others."""
     ready: dict[str, str] = {}
     later: list[str] = []
     for name, source in job.inputs.items():

@@ -1,7 +1,7 @@
 """The events of a run. An event that is repeated, late, or about something the run does not know changes nothing.
 
-All but the verbs are idempotent by nature: they state a fact about a round (ended elements, the length of a listing), and the same
-fact twice is one fact. A verb has an id.
+All but the verbs are idempotent by nature: they state a fact about a round (ended elements, the length of a listing), and a repeated
+fact changes nothing. A verb has an id.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class JobsEnded:
     well: int = 0
     bad: int = 0
     skipped: int = 0
-    """Jobs that need not be done; they count neither as done nor as failed. A cancelled job ended badly."""
+    """Jobs that need not run; they count neither as succeeded nor as failed. A cancelled job counts as failed."""
     exit_code: int | None = None
-    """Of the only job of a round."""
+    """The exit code, if the round has a single job."""
     result: object = None
-    """Of the only job of a round: what was in its result file."""
+    """The content of the result file, if the round has a single job."""
     reason: str = ""
-    """Why one of them ended badly."""
+    """Why one of them failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ShardEnded:
     bad: int
     skipped: int = 0
     done: int | None = None
-    """The set of the jobs that ended well, from the shard's first; ``None``: all of them."""
+    """The set of the jobs that succeeded, from the shard's first; ``None``: all of them."""
     reason: str = ""
 
 
@@ -66,7 +66,7 @@ class RunEnded:
     outputs: Mapping[str, object] = field(default_factory=dict)
     reason: str = ""
     left: int = 0
-    """Compensations that it left, as its last command says."""
+    """The number of compensations that it left, as in its last command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class WorkRefused:
 class RoundHeld:
     """A constraint of a round is not met, and what to do about it is being seen to: its task waits until the holder is taken away.
 
-    ``again``: nothing of the round was begun, and it is begun anew then, with the data as they are by then. Otherwise its work has ended, and its task ends then.
+    ``again``: nothing of the round was begun; it then starts anew, with the data of that time. Otherwise its work has ended, and its task then ends.
     """
 
     at: int
@@ -165,27 +165,27 @@ class VerbKind(StrEnum):
     REDO = "redo"
     """Run the task again, and every task after it that had begun."""
     SKIP = "skip"
-    """End the task; the tasks after it go on as if it had nothing to do."""
+    """End the task; the tasks after it continue as if it had had nothing to do."""
     REPLACE = "replace"
     """Redo with changes: other fields of its job, or another flow in its place."""
     RESTART = "restart"
-    """Begin the run (or, for a task, that task) from its start; what was done before can still be compensated."""
+    """Restart the run (or, for a task, that task) from the beginning; what was done before can still be compensated."""
     SUSPEND = "suspend"
     CONTINUE = "continue"
-    """Take the own holder away; others may still hold."""
+    """Remove the sender's holder; others may still hold."""
     FORCE_COMPLETE = "force-complete"
     FORCE_FAIL = "force-fail"
-    """Task: it has failed, and the tasks after it go on (P1). Run: it fails and is compensated."""
+    """Task: it fails, and the tasks after it continue (P1). Run: it fails and is compensated."""
     REMOVE = "remove"
     """Task: it is cancelled, and so is everything after it. Run: everything stops and nothing is compensated."""
     RAISE = "raise"
     """Report an exception; nothing else changes."""
     SET_DATA = "set-data"
-    """Give parameters of the run other values: what begins afterwards sees them."""
+    """Change parameters of the run: tasks that begin afterwards see the new values."""
     ANSWER = "answer"
-    """Answer the question that the task asks; the answer is in ``changes``. Who may was checked by who sends it."""
+    """Answer the question that the task asks; the answer is in ``changes``. The sender has checked who may answer."""
     REBIND = "rebind"
-    """Give a compensation of the library on the stack another version: ``version`` and ``tries`` in ``changes``, which were looked up by who sends it."""
+    """Give a compensation of the library on the stack another version: ``version`` and ``tries`` in ``changes``, which the sender has looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +199,17 @@ class Verb:
     """Empty: the run. ``!3``: the compensation number 3."""
     by: str = ""
     holder: str = ""
-    """Of suspend and continue; ``by`` if it is left out."""
+    """The holder, for suspend and continue; ``by`` if left out."""
     reason: str = ""
     changes: Mapping[str, object] = field(default_factory=dict)
     round: int | None = None
     """The verb applies only while the task is in this round."""
     only_failed: bool = False
-    """Of redo and replace, on a scatter that has ended: the elements that ended well stay as they are."""
+    """For redo and replace on a scatter that has ended: succeeded elements stay as they are."""
     ancestors: bool = False
-    """Also to the run that started this one, and on upwards."""
+    """The verb also applies to the run that started this one, and to those above it."""
     begun_by: int | None = None
-    """The verb applies only to runs that had begun by then: one for all runs of a flow is not for those that start later."""
+    """The verb applies only to runs that had begun by then: a verb for all runs of a flow does not apply to later ones."""
 
 
 Event = (

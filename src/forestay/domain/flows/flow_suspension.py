@@ -1,7 +1,7 @@
 """A suspension: an instruction to all runs of a flow. One small document for each tenant and version of a flow.
 
-It has two parts. *Holders* suspend every run, those that start later too. *Orders* are verbs for every run that had begun by then; until all
-have been told, the suspension is closed, so that nothing of them begins meanwhile.
+It has two parts. *Holders* suspend every run, including those that start later. *Orders* are verbs for every run that had begun by then; until all
+have received them, the suspension is closed, so that none of their jobs begins meanwhile.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from forestay.domain.flows.execution.verbs import MAX_CHANGES
 from forestay.domain.jobs.steering import MAX_HOLDERS
 
 MAX_ORDERS = 20
-"""Orders that are being passed on at the same time."""
+"""The most orders that are passed on at the same time."""
 MAX_PASSED = 100
-"""Ids of orders that are remembered: their repeat is answered and changes nothing."""
+"""The number of order ids that are kept: a repeated order is answered and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class FlowSuspension:
     holders: tuple[str, ...] = ()
     orders: tuple[Verb, ...] = ()
     passed: tuple[str, ...] = ()
-    """Orders that every run has been told of, the newest last."""
+    """Orders that every run has received, the newest last."""
 
     @property
     def closed(self) -> bool:
-        """Whether no job of these runs may begin. An exception that is raised stops nothing."""
+        """Whether no job of these runs may begin. Raising an exception stops nothing."""
         return bool(self.holders) or any(order.kind is not VerbKind.RAISE for order in self.orders)
 
     def hold(self, holder: str) -> FlowSuspension | str:
@@ -48,7 +48,7 @@ class FlowSuspension:
         return replace(self, holders=tuple(other_holder for other_holder in self.holders if other_holder != holder))
 
     def order(self, verb: Verb) -> FlowSuspension | str:
-        """The suspension with one more order, or why not; an order that it knows changes nothing."""
+        """The suspension with one more order, or why not; a known order changes nothing."""
         if verb.id in self.passed or any(order.id == verb.id for order in self.orders):
             return self
         if size_of(verb.changes) > MAX_CHANGES:
@@ -58,7 +58,7 @@ class FlowSuspension:
         return replace(self, orders=(*self.orders, verb))
 
     def pass_on(self, verb: str) -> FlowSuspension:
-        """Everybody has been told."""
+        """Every run has received the order."""
         left = tuple(order for order in self.orders if order.id != verb)
         return replace(self, orders=left, passed=(*self.passed, verb)[-MAX_PASSED:])
 

@@ -26,13 +26,13 @@ class Overlap(StrEnum):
     """What happens to a start while the run of the last one has not ended."""
 
     SKIP = "skip"
-    """It is left out."""
+    """It is skipped."""
     BUFFER_ONE = "buffer-one"
-    """It is made when that run has ended; of several only the first."""
+    """It is made when that run has ended; if there are several, only the first."""
     BUFFER_ALL = "buffer-all"
-    """All are made, one after the other."""
+    """All are made, one after another."""
     ALLOW = "allow"
-    """It is made at once: runs may be side by side."""
+    """It is made at once: runs may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,17 @@ class RunSchedule:
     cron: tuple[str, ...]
     """Cron expressions; each makes starts."""
     params: Mapping[str, object] = field(default_factory=dict)
-    """Of each run. ``${scheduled.time}`` and ``${scheduled.date}`` stand for the time for which a run was planned."""
+    """The parameters of each run. ``${scheduled.time}`` and ``${scheduled.date}`` give the time for which a run was planned."""
     time_zone: str = "UTC"
     catch_up: int = DAY
-    """Seconds: starts that were missed while the engine was away are made afterwards if they are not older than that."""
+    """Seconds: starts missed while the engine was down are made afterwards if they are not older than this."""
     overlap: Overlap = Overlap.SKIP
     paused: bool = False
     note: str = ""
 
 
 def check_schedule(schedule: RunSchedule) -> Iterator[FlowProblem]:
-    """Everything that is wrong with a schedule by itself; its flow and its time zone are looked at where these are known."""
+    """All errors of a schedule by itself; its flow and its time zone are checked where these are known."""
     if not NAME.fullmatch(schedule.name):
         yield FlowProblem(("name",), "a schedule's name has letters, digits, '-' and '_', and begins with a letter")
     if not 0 < len(schedule.cron) <= MAX_CRON:
@@ -85,5 +85,5 @@ def params_at(schedule: RunSchedule, planned: datetime) -> dict[str, object]:
 
 
 def start_key(name: str, at: int) -> str:
-    """The idempotency key of the run that a schedule starts for a time: however often it is asked for, it is one run."""
+    """The idempotency key of the run that a schedule starts for a time: however often it is requested, there is one run."""
     return f"schedule:{name}:{at}"

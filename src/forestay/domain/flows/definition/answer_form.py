@@ -1,6 +1,6 @@
 """The form of a question: a small part of JSON Schema, which every page and terminal can show and which validates every answer.
 
-An object whose properties are texts, numbers or truth values, each with a title, a default, bounds or a list of choices.
+An object whose properties are strings, numbers or booleans, each with a title, a default, bounds or a list of choices.
 """
 
 from __future__ import annotations
@@ -133,13 +133,13 @@ def _wrong_value(field: Mapping[str, Any], value: object) -> str:
 
 
 def _bound(field: Mapping[str, Any], name: str, otherwise: float) -> float:
-    """A bound of a field; one that is no number was reported, and bounds nothing."""
+    """A bound of a field; one that is not a number was already reported, and is ignored."""
     bound = field.get(name)
     return float(bound) if isinstance(bound, int | float) and not isinstance(bound, bool) else otherwise
 
 
 def _is(kind: str, value: Any) -> bool:
-    """Whether a value is of a type of JSON Schema; a truth value is no number."""
+    """Whether a value is of a type of JSON Schema; a boolean is not a number."""
     if kind == "boolean":
         return isinstance(value, bool)
     if kind == "string":

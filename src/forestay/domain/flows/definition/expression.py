@@ -2,7 +2,7 @@
 
 Rules are written in CEL. Flows are not: an expression of a flow is evaluated inside workflow code, which is replayed for as long as a
 run lives. It must give the same answer in every version of every library, and workflow code imports the domain only. So the
-language is tiny and total: no function, no arithmetic, no loop. What is not there is ``null``; what cannot be compared is not equal, not
+language is tiny and total: no function, no arithmetic, no loop. A missing value is ``null``; values that cannot be compared are not equal, not
 less and not greater. Length and depth are bounded.
 
 A condition: ``tasks.count.result.reads >= 1000 and not (params.mode == 'quick' or params.mode in ['test', 'demo'])``.
@@ -22,7 +22,7 @@ MAX_TEMPLATE = 131_072
 
 Path = tuple[str, ...]
 Values = Callable[[Path], object]
-"""Gives the value of a reference; ``None`` for what is not there."""
+"""Returns the value of a reference; ``None`` if it is missing."""
 
 
 class BadExpression(ValueError):
@@ -267,7 +267,7 @@ def _number(value: object) -> bool:
 
 
 def same(left: object, right: object) -> bool:
-    """Equality of JSON values: a truth value is no number."""
+    """Equality of JSON values: a boolean is not a number."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return left == right
@@ -347,14 +347,14 @@ def fill(text: str, values: Values) -> object:
 
 
 def as_text(value: object) -> str:
-    """A value inside a text: text as it is, nothing for what is not there, anything else as JSON."""
+    """A value inside a text: a text unchanged, nothing for a missing value, anything else as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def inside(value: object, steps: Path) -> object:
-    """What stands at a path inside a JSON value; ``None`` where the path leads nowhere."""
+    """The value at a path inside a JSON value; ``None`` if the path leads nowhere."""
     for step in steps:
         if isinstance(value, Mapping):
             value = value.get(step)

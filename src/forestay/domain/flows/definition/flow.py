@@ -1,7 +1,7 @@
 """A flow: a directed graph of tasks, identified by the digest of its content.
 
-Edges are of three kinds. Dependency: a task names those it comes ``after``. Data: a task refers to a value or an output of another, and comes
-after it for that. Control: a condition on a task, the branches of a choice, the rounds of a loop.
+Edges are of three kinds. Dependency: a task names the tasks that it comes ``after``. Data: a task refers to a value or an output of another, and therefore comes
+after it. Control: a condition on a task, the branches of a choice, the rounds of a loop.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class WhenFailed(StrEnum):
     FAIL = "fail"
     """The run fails: it is stopped and compensated."""
     HOLD = "hold"
-    """The task stays faulted until a rule or a person says what to do."""
+    """The task stays faulted until a rule or a person decides."""
     IGNORE = "ignore"
-    """The tasks after it go on."""
+    """The tasks after it continue."""
 
 
 class OnFailure(StrEnum):
     """What becomes of the rest of a run that fails, before it is compensated."""
 
     STOP = "stop"
-    """Nothing new begins; what runs may end."""
+    """Nothing new begins; running tasks may finish."""
     CANCEL = "cancel"
-    """What runs is cancelled."""
+    """Running tasks are cancelled."""
     GO_ON = "go-on"
-    """Everything that does not come after the failed task is still done."""
+    """Every task that does not depend on the failed one still runs."""
 
 
 class DeadlineAction(StrEnum):
@@ -75,13 +75,13 @@ class Task:
     pattern: Pattern
     after: tuple[str, ...] = ()
     when: str = ""
-    """A condition; the task is skipped when it does not hold."""
+    """A condition; the task is skipped if it does not hold."""
     scatter: tuple[Dimension, ...] = ()
     tolerate: int = 0
     """The number of scatter elements that may fail."""
     compensation: Compensation | None = None
     action: str = ""
-    """Under which its compensation is found in the library; empty: under its flow's name and its own."""
+    """The key of its compensation in the library; empty: its flow's name and its own."""
     deadline: Deadline | None = None
     when_failed: WhenFailed = WhenFailed.FAIL
 
@@ -100,7 +100,7 @@ class Flow:
     flows: Mapping[str, Flow] = field(default_factory=dict)
     """Sub-flows by the name that tasks use."""
     reuse: bool = False
-    """Results of earlier runs are reused where all that a job depends on is the same."""
+    """Results of earlier runs are reused where everything that a job depends on is the same."""
 
 
 def bodies(pattern: Pattern) -> tuple[Branch, ...]:
@@ -117,7 +117,7 @@ OTHERWISE = "otherwise"
 
 
 def all_tasks(tasks: tuple[Task, ...]) -> Iterator[Task]:
-    """Every task, those inside loops and choices too, in the order of the document."""
+    """All tasks, including those inside loops and choices, in the order of the document."""
     for task in tasks:
         yield task
         for body in bodies(task.pattern):

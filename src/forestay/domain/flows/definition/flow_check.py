@@ -45,13 +45,13 @@ YEAR = 31_536_000
 
 
 def check_flow(flow: Flow) -> list[FlowProblem]:
-    """Everything that is wrong with a flow, in the order of the document; an empty list: it can be run."""
+    """All errors of a flow, in the order of the document; an empty list: it can be run."""
     problems = list(_flow(flow, ()))
     return sorted(dict.fromkeys(problems), key=lambda problem: _order(flow, problem.path))
 
 
 def _order(flow: Flow, path: Place) -> tuple[int, str]:
-    """By the task's place in the document, then by the path."""
+    """The sort key: the task's position in the document, then the path."""
     places = {task.name: place for place, task in enumerate(all_tasks(flow.tasks), start=1)}
     inner = [places[step] for step in path if isinstance(step, str) and step in places]
     return (inner[-1] if inner else 0), FlowProblem(path, "").where
@@ -347,7 +347,7 @@ def _first(names: tuple[str, ...], among: Mapping[str, object]) -> str:
 
 
 def _cycle_from(start: str, edges: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The cycle that one comes to when walking back from a task, if it is on it."""
+    """The cycle reached by walking back from a task, if the task is part of it."""
     path = [start]
     while True:
         following = next((name for name in edges[path[-1]] if name in edges), None)

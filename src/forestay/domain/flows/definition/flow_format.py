@@ -1,6 +1,6 @@
 """The format of a flow, and what is known of a flow whose tasks are not known beforehand.
 
-YAML and Python belong to Forestay, other formats come with packages of their own. The names of these are listed here:
+YAML and Python are built in; other formats come with packages of their own. Their names are listed here:
 they are stored with flows and runs, and a process without the package says which one to install.
 """
 
@@ -23,7 +23,7 @@ class GrownFlow(Protocol):
 
     @property
     def version(self) -> str:
-        """The hash of everything that it has."""
+        """The hash of its content."""
         ...
 
     @property
@@ -37,7 +37,7 @@ class GrownFlow(Protocol):
         ...
 
     def as_plain(self) -> dict[str, Any]:
-        """What is stored, and what a run carries; the name of the format is one of the keys."""
+        """The stored form, which a run carries too; the name of the format is one of the keys."""
         ...
 
     def text(self) -> str:
@@ -45,12 +45,12 @@ class GrownFlow(Protocol):
         ...
 
     def refusal(self, params: Mapping[str, object]) -> str:
-        """Why a run cannot begin with these parameters; empty if it can."""
+        """Why a run cannot start with these parameters; empty if it can."""
         ...
 
 
 def format_of(plain: Mapping[str, Any]) -> str:
-    """The format of a flow that grows, by its plain form; empty for a flow in YAML."""
+    """The format of a growing flow, from its plain form; empty for a flow in YAML."""
     return next((name for name in (PYTHON, *PACKAGES) if name in plain), "")
 
 

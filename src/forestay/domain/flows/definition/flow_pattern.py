@@ -41,7 +41,7 @@ class JobPattern:
     priority: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     wait: bool = True
-    """False: fire and forget. The task has ended well when its jobs are accepted."""
+    """False: fire and forget. The task succeeds when its jobs are accepted."""
     requires: str = ""
     licences: Mapping[str, int] = field(default_factory=dict)
 
@@ -53,7 +53,7 @@ class SubflowPattern:
     flow: str
     params: Mapping[str, object] = field(default_factory=dict)
     domain: str = ""
-    """Where it may run: in this domain alone, in a peer by its name, or, with ``any``, wherever it is expected to end first."""
+    """Where it may run: in this domain only, in a named peer, or, with ``any``, wherever it is expected to end first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class WorkletPattern:
     late_bound: str
     params: Mapping[str, object] = field(default_factory=dict)
     default: str = ""
-    """The flow to run when nobody does: one kept in this flow by name, or any by its version."""
+    """The flow to run if none is bound: one kept in this flow by name, or any by its version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class AskPattern:
     who: tuple[str, ...] = (OWNER, "role:operator")
     """Who may answer: ``owner``, ``role:NAME`` or ``user:NAME``; a name may be a reference."""
     default: Mapping[str, Any] | None = None
-    """The answer at the task's deadline; ``None``: the deadline does what it says."""
+    """The answer at the task's deadline; ``None``: the deadline's own action applies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class AwaitPattern:
     key: str = ""
     """Which of the events of this name: the sender gives the same key. May hold references."""
     default: Mapping[str, Any] | None = None
-    """The outputs at the task's deadline; ``None``: the deadline does what it says."""
+    """The outputs at the task's deadline; ``None``: the deadline's own action applies."""
 
 
 class AtMaximum(StrEnum):
@@ -175,7 +175,7 @@ _KINDS: Mapping[type, str] = {
 
 
 def kind_of(pattern: Pattern) -> str:
-    """What a task is, in a word or two."""
+    """The kind of a task, in a word or two."""
     return _KINDS[type(pattern)]
 
 
@@ -211,11 +211,11 @@ class LinesOf:
 
 @dataclass(frozen=True, slots=True)
 class WatchOf:
-    """Files as they appear: each adds an element, until one of the ends is reached."""
+    """Files as they appear: each adds an element, until one of the end conditions is met."""
 
     pattern: str
     until_file: str = ""
-    """A file that says that no more will come."""
+    """A file that marks the end."""
     until_count: int | None = None
     until_quiet: int | None = None
     """Seconds without a new file."""

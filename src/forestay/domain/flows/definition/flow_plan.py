@@ -35,14 +35,14 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 
 RESULTS_BYTES = 1_000_000
-"""All results of a run together, so that its state stays far below what one payload may carry."""
+"""The bound on all results of a run together, so that its state stays far below the limit of a payload."""
 MAX_RESULT = 16_384
 MIN_RESULT = 256
 UNDO_BYTES = 500_000
-"""What all compensations together may remember of other tasks' values."""
+"""The bound on the values of other tasks that all compensations together keep."""
 MAX_UNDO = 4096
 MAX_COMPENSATIONS = 2000
-"""So many compensations may a flow push in one run through it; its check counts the rounds of loops."""
+"""The most compensations that a run of a flow may push; the flow's check counts the rounds of loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +51,24 @@ class TaskPlan:
 
     task: Task
     inside: tuple[str, ...] = ()
-    """The tasks it is inside of, outermost first."""
+    """The tasks that enclose it, outermost first."""
     branch: str = ""
     before: tuple[str, ...] = ()
     """The tasks of its own block that must have ended before it begins."""
     wants: tuple[Path, ...] = ()
-    """What it refers to itself, without its condition and the tasks inside it."""
+    """The references of the task itself, without its condition and the tasks inside it."""
     undo_wants: tuple[Path, ...] = ()
     source_wants: tuple[Path, ...] = ()
-    """What its scatter refers to: the elements are worked out again when they are undone."""
+    """The references of its scatter: the elements are computed again when they are undone."""
     producer: str = ""
-    """The scattered task whose elements it takes up one by one, as they end; empty: there is none."""
+    """The scattered task whose elements it consumes one by one, as they end; empty: none."""
     followed: bool = False
-    """Another task takes up its elements one by one."""
+    """Another task consumes its elements one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """A flow made ready to be run."""
+    """A flow prepared for execution."""
 
     flow: Flow
     tasks: Mapping[str, TaskPlan]
@@ -77,15 +77,15 @@ class FlowPlan:
     version: str = ""
 
     result_limit: int = MAX_RESULT
-    """Bytes of JSON that one task's result may have: the same for every order of events."""
+    """The most bytes of JSON in one task's result: the same for every order of events."""
     undo_limit: int = MAX_UNDO
-    """Bytes of JSON that one compensation may remember."""
+    """The most bytes of JSON that one compensation may keep."""
     grown: bool = False
-    """Of a Python flow: its tasks are those that the run has asked for by now."""
+    """A Python flow: its tasks are those that the run has requested so far."""
 
 
 def most_compensations(tasks: tuple[Task, ...]) -> int:
-    """How many compensations one run through these tasks can push."""
+    """The most compensations that a run of these tasks can push."""
     most = 0
     for task in tasks:
         most += task.compensation is not None or isinstance(task.pattern, SubflowPattern | WorkletPattern)
@@ -151,7 +151,7 @@ def _paths(texts: Iterator[str]) -> Iterator[Path]:
         try:
             yield from template_references(text)
         except BadExpression:
-            continue  # the check of the flow says so; a plan is made of what can be read
+            continue  # the check of the flow reports it; the plan covers what can be read
 
 
 def condition_paths(condition: str) -> Iterator[Path]:
@@ -164,7 +164,7 @@ def condition_paths(condition: str) -> Iterator[Path]:
 
 
 def own_paths(task: Task) -> Iterator[Path]:
-    """What a task's own work refers to."""
+    """The references of a task's own work."""
     for dimension in task.scatter:
         yield from _paths(source_texts(dimension.source))
     yield from _paths(_pattern_texts(task.pattern))
@@ -198,7 +198,7 @@ def _unique(paths: Iterator[Path], own: frozenset[str]) -> tuple[Path, ...]:
 
 
 def plan_flow(flow: Flow, *, version: str = "", versions: Mapping[str, str] | None = None) -> FlowPlan:
-    """Make a flow ready to be run. Total: what is wrong with the flow is found by its check, not here."""
+    """Prepare a flow for execution. Total: errors in the flow are found by its check, not here."""
     places: dict[str, tuple[tuple[str, ...], str]] = {}
     _place(flow.tasks, (), "", places)
     tasks: dict[str, TaskPlan] = {}
@@ -246,9 +246,9 @@ def _place(
 
 
 def _producer(task: Task, tasks: Mapping[str, Task], places: Mapping[str, tuple[tuple[str, ...], str]]) -> str:
-    """The task whose elements are those of this one: it is scattered over an output of theirs, and over nothing else.
+    """The task whose elements this one shares: it is scattered over an output of theirs, and over nothing else.
 
-    A task that names it in ``after``, or wants anything else of it, waits for all its elements. So does one with a deadline, which counts from its beginning.
+    A task that names it in ``after``, or refers to anything else of it, waits for all its elements. So does one with a deadline, which counts from its beginning.
     """
     path = scattered_over(task)
     if path is None or task.deadline is not None or not _is_scattered_job(task):
@@ -264,7 +264,7 @@ def _producer(task: Task, tasks: Mapping[str, Task], places: Mapping[str, tuple[
 
 
 def scattered_over(task: Task) -> Path | None:
-    """The output that is all that a task is scattered over."""
+    """The output that a task is scattered over, if there is nothing else."""
     if len(task.scatter) != 1 or not isinstance(task.scatter[0].source, ListOf):
         return None
     text = task.scatter[0].source.values
@@ -295,7 +295,7 @@ def _before(task: Task, places: Mapping[str, tuple[tuple[str, ...], str]]) -> tu
     for name in named:
         if name not in places:
             continue
-        # A task inside another one stands for the one of this block that holds it.
+        # A task inside another one is represented by the task of this block that encloses it.
         holder = (*places[name][0], name)[len(inside)] if places[name][0][: len(inside)] == inside else ""
         if holder and holder != task.name and places[holder][1] == branch:
             before[holder] = None

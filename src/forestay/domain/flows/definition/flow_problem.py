@@ -19,7 +19,7 @@ class FlowProblem:
 
     @property
     def where(self) -> str:
-        """The path as people write it: ``tasks.align.command[2]``."""
+        """The path in readable form: ``tasks.align.command[2]``."""
         text = ""
         for step in self.path:
             text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -34,11 +34,11 @@ _MEANT = {
     **dict.fromkeys(("env", "vars"), "environment"),
     **dict.fromkeys(("cmd", "exec"), "command"),
 }
-"""What other systems call things."""
+"""Names that other systems use."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name."""
+    """A suggestion for an unknown name, as the end of a sentence."""
     names = sorted(known)
     meant = _MEANT.get(name.lower())
     if meant in names:

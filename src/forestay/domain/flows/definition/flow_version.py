@@ -1,7 +1,7 @@
 """A flow as plain JSON types, and its version: the digest of these.
 
-The plain form has the words of the YAML face and is itself a document that can be read there; what is at its default is left out. The order of
-tasks, branches and scatter variables counts, since it decides the order of commands; the order of all other names does not.
+The plain form has the keys of the YAML format and can itself be read as such a document; defaults are left out. The order of
+tasks, branches and scatter variables matters, since it determines the order of commands; the order of all other names does not.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def version_of(flow: Flow) -> str:
 
 
 def planned(flow: Flow) -> FlowPlan:
-    """A flow made ready to be run, with its version and those of its sub-flows."""
+    """A flow prepared for execution, with its version and those of its sub-flows."""
     versions = {name: version_of(inner) for name, inner in flow.flows.items()}
     return plan_flow(flow, version=version_of(flow), versions=versions)
 
@@ -82,7 +82,7 @@ def flow_as_plain(flow: Flow) -> Plain:
 
 
 def flow_from_plain(data: Mapping[str, Any]) -> Flow:
-    """Read the plain form back. It is trusted: what people write goes through the YAML face."""
+    """Read the plain form. It is trusted: user input goes through the YAML reader."""
     return Flow(
         name=data["name"],
         tasks=_tasks_from_plain(data["tasks"]),
@@ -96,7 +96,7 @@ def flow_from_plain(data: Mapping[str, Any]) -> Flow:
 
 
 def _sorted(value: object) -> Any:
-    """A value with the names in it in order."""
+    """A value with its keys sorted."""
     if isinstance(value, Mapping):
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):
@@ -252,7 +252,7 @@ def _ask_as_plain(pattern: AskPattern) -> Plain:
     if pattern.text:
         out["text"] = pattern.text
     if pattern.form:
-        out["form"] = dict(pattern.form)  # the order of its fields is the order in which people see them
+        out["form"] = dict(pattern.form)  # the order of its fields is the order in which they are displayed
     if pattern.who != AskPattern("").who:
         out["who"] = list(pattern.who)
     if pattern.default is not None:
@@ -332,7 +332,7 @@ def job_as_plain(job: JobPattern) -> Plain:
 
 
 def resources_as_plain(resources: Resources) -> Plain:
-    """Only what differs from what a job has anyway."""
+    """Only what differs from a job's defaults."""
     usual = Resources()
     return {
         name: getattr(resources, name)

@@ -27,7 +27,7 @@ MAX_WORD = 131_072
 
 
 def check_job(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
-    """What is wrong with a job's own fields."""
+    """The errors in a job's own fields."""
     if not job.command or not job.command[0].strip():
         yield FlowProblem((*here, "command"), "the command is empty; write a list of words")
     if len(job.command) > 10_000:

@@ -22,9 +22,9 @@ class PythonFlow:
     file: str = ""
     """Its name, for messages."""
     params: Mapping[str, object] = field(default_factory=dict)
-    """The function's parameters that have a default, which is a value of JSON types."""
+    """The function's parameters with a default, a value of JSON types."""
     needed: tuple[str, ...] = ()
-    """Those that have none."""
+    """Those without a default."""
     description: str = ""
 
     @property
@@ -36,11 +36,11 @@ class PythonFlow:
         return self.source
 
     def refusal(self, params: Mapping[str, object]) -> str:
-        """None: a function says itself what it cannot do with its parameters."""
+        """Never refuses: a function checks its parameters itself."""
         return ""
 
     def as_plain(self) -> dict[str, Any]:
-        """What is stored, and what a run carries."""
+        """The stored form, which a run carries too."""
         return {
             "forestay": LANGUAGE,
             "name": self.name,

@@ -42,7 +42,7 @@ class References:
         self._place(flow.tasks, ())
 
     def _place(self, tasks: Sequence[Task], inside: tuple[str, ...]) -> None:
-        """Where each task is: the blocks around it, each named by its task and body."""
+        """The position of each task: the blocks around it, each named by its task and body."""
         for task in tasks:
             self.inside[task.name] = inside
             for body in bodies(task.pattern):
@@ -262,9 +262,9 @@ class References:
                 fields = form.get("properties")
                 known = fields if isinstance(fields, Mapping) else {}
             case AwaitPattern():
-                known = None  # whoever sends the event says
+                known = None  # determined by the sender of the event
             case WorkletPattern():
-                known = None  # another flow may be bound than the one it names itself
+                known = None  # a flow other than the one it names may be bound
         if not name or (known is not None and name not in known):
             hint = did_you_mean(name, known or ())
             yield FlowProblem(at, f"{shown}: task {task.name!r} has no output {name!r}{hint}")

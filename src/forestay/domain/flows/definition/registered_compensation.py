@@ -1,7 +1,7 @@
 """How an action is undone, registered in the compensation library and not in a flow.
 
-It knows nothing of the flows whose tasks it undoes, so it refers to what every task has: the parameters of its run (``${params.slot}``), the run itself
-(``${run}``), what the task came to (``${task.result.id}``, ``${task.exit_code}``, ``${task.outputs.report}``), and, of a scatter, the element's variables.
+It is independent of the flows whose tasks it undoes, so it refers to what every task has: the parameters of its run (``${params.slot}``), the run itself
+(``${run}``), the task's results (``${task.result.id}``, ``${task.exit_code}``, ``${task.outputs.report}``), and, of a scatter, the element's variables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RegisteredCompensation:
 
 
 def registered_as_plain(registered: RegisteredCompensation) -> dict[str, Any]:
-    """As JSON types; what is at its default is left out."""
+    """As JSON types; defaults are left out."""
     described = {"description": registered.description} if registered.description else {}
     return {"action": registered.action, **described, **_as_plain(registered.compensation)}
 
@@ -49,7 +49,7 @@ def registered_from_plain(data: Mapping[str, Any]) -> RegisteredCompensation:
 
 
 def registered_version(registered: RegisteredCompensation) -> str:
-    """The digest of what is run; its action and description do not count."""
+    """The digest of what is run, without its action and description."""
     text = json.dumps(_as_plain(registered.compensation), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 
@@ -59,7 +59,7 @@ def _as_plain(compensation: Compensation) -> dict[str, Any]:
 
 
 def check_registered(registered: RegisteredCompensation) -> list[FlowProblem]:
-    """Everything that is wrong with an entry."""
+    """All errors of an entry."""
     return list(_problems(registered))
 
 

@@ -1,16 +1,16 @@
 """The state machine of a run: ``advance(run, event) -> (run, commands)``.
 
-Pure and total. The same event twice, an event about a round that is over, an event about nothing the run knows: the state stays as it is.
+Pure and total. A repeated event, an event about a round that has ended, or about something unknown to the run leaves the state as it is.
 There is no clock; the time is in the event.
 
-What the outside owes a run:
+What a run requires of its environment:
 
 - commands are carried out in the order in which they are given, each until it has succeeded, at least once;
-- every job that was submitted is reported when it has ended, well (``completed``, ``forced_complete``) or badly (``failed``, ``cancelled``); ends may come in
-  any batches, again, and together with ends that were reported before;
-- work that can never be begun is answered by `WorkRefused`; so is what can never be listed or bound;
-- a timer fires once its time has come, unless it was cancelled; that it fires late or twice does no harm;
-- nothing is sent twice with another meaning: a listing only grows, a verb's id stands for one verb.
+- every submitted job is reported when it has ended, succeeded (``completed``, ``forced_complete``) or failed (``failed``, ``cancelled``); ends may come in
+  any batches, repeatedly, and together with ends that were reported before;
+- work that can never begin is answered by `WorkRefused`; so are files that can never be listed and flows that can never be bound;
+- a timer fires once its time has come, unless it was cancelled; firing late or twice does no harm;
+- nothing is sent again with another meaning: a listing only grows, a verb's id identifies one verb.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def start_run(
     streams: bool = False,
     library: bool = False,
 ) -> tuple[FlowRun, tuple[Command, ...]]:
-    """A new run of a flow, and its first commands. The flow has passed its check. ``held``: the incidents for which it may not begin yet."""
+    """A new run of a flow, and its first commands. The flow has passed its check. ``held``: the incidents because of which it may not begin yet."""
     given_params = dict(plan.flow.params) | dict(params or {})
     new = FlowRun(plan=plan, run=run, params=given_params, started=at, check=check, streams=streams, library=library)
     flow_run, reports = held_at_start(new, held)
@@ -89,7 +89,7 @@ def start_run(
 
 
 def advance(run: FlowRun, event: Event) -> tuple[FlowRun, tuple[Command, ...]]:
-    """Take an event in."""
+    """Process an event."""
     update = RunUpdate(run, event.at)
     if run.phase is RunPhase.FINISHED and not isinstance(event, Verb):
         return run, ()
@@ -99,7 +99,7 @@ def advance(run: FlowRun, event: Event) -> tuple[FlowRun, tuple[Command, ...]]:
 
 
 def undo_run(run: FlowRun, *, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """Undo a run that completed: its compensation stack is worked off. Any other run stays as it is."""
+    """Undo a completed run: its compensation stack is run. Any other run stays as it is."""
     if run.outcome not in (RunOutcome.COMPLETED, RunOutcome.FORCED_COMPLETE):
         return run, ()
     update = RunUpdate(run, at)
@@ -172,11 +172,11 @@ def _shard_ended(update: RunUpdate, event: ShardEnded) -> None:
     if fan_out is None or not 0 <= event.shard < len(fan_out.shards) or fan_out.shards[event.shard].ended:
         return
     known = fan_out.shards[event.shard]
-    # A shard cannot have more ends than jobs, whatever it says.
+    # A shard cannot have more ends than jobs, whatever it reports.
     well, bad, skipped = (min(max(0, many), known.size) for many in (event.well, event.bad, event.skipped))
     done = ""
     if 0 < well < known.size:
-        # Which ones ended well is needed to undo them. Not told, all are taken to have.
+        # The succeeded ones must be known to undo them. If not reported, all count as succeeded.
         done = nearly_all(every(known.size) if event.done is None else event.done, known.size)
     ended = ShardTally(known.first, known.size, ended=True, well=well, bad=bad, skipped=skipped, done=done)
     update.set_fan_out(event.work, end_shard(fan_out, event.shard, ended, reason=event.reason[:MAX_REASON]))
@@ -233,7 +233,7 @@ def _worklet_bound(update: RunUpdate, event: WorkletBound) -> None:
 
 
 def _default_flow(update: RunUpdate, instance: TaskInstance) -> str:
-    """The version of the flow to run at a place for which nobody answers; empty if the flow names none."""
+    """The version of the flow to run for a late-bound task that nothing binds; empty if the flow names none."""
     pattern = update.task(instance).pattern
     default = pattern.default if isinstance(pattern, WorkletPattern) else ""
     return update.plan.versions.get(default, default)
@@ -256,7 +256,7 @@ def _refused(update: RunUpdate, event: WorkRefused) -> None:
     if own is not None:
         own, _ = advance_shard(replace(own, waiting=0), ShardGrew(own.count, open=False))
         own, _ = advance_shard(own, BatchEnded(bad=every(own.count), reason=event.reason))
-        own = replace(own, wait=True)  # nothing was accepted that could be forgotten
+        own = replace(own, wait=True)  # nothing was accepted that could be dropped
     shards = tuple(
         shard if shard.ended else ShardTally(shard.first, shard.size, ended=True, bad=shard.size)
         for shard in fan_out.shards

@@ -1,11 +1,11 @@
 """The compensation stack: the completed actions of a run and how each is undone, last in, first out.
 
-Whenever the elements of a round have ended, those that ended well are pushed with all that is needed to undo them later. An entry
-leaves the stack in two ways only: its jobs have ended well, or a person says that it is settled, which is recorded. One entry is run at a time. An
+When the elements of a round have ended, those that succeeded are pushed with all that is needed to undo them later. An entry
+leaves the stack in two ways only: its jobs have succeeded, or a person declares it settled, which is recorded. One entry runs at a time. An
 entry that fails is run again; after its last try it is held for a person and everything below it waits.
 
-How to undo a task is said by its flow, or registered in the compensation library under the task's action. Of the library an entry keeps the version of
-the moment when the task completed, until a person gives it another.
+How to undo a task is defined in its flow, or registered in the compensation library under the task's action. For the library an entry keeps the version
+current when the task completed, until a person changes it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from forestay.domain.flows.scatter.fan_out import FanOut, Piece
 
 MAX_ENTRIES = 5000
-"""A verb that would have more work done is refused at this height; the check of a flow keeps loops below it."""
+"""At this height a verb that would start more work is refused; the check of a flow keeps loops below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,33 +29,33 @@ class CompensationEntry:
     instance: str
     task: str
     work: str
-    """The round that did it."""
+    """The round to be undone."""
     pieces: tuple[Piece, ...] = ()
     sizes: tuple[int, ...] = ()
     runs: bool = False
-    """What was done are runs with compensations of their own: they are undone by working those off."""
+    """The elements are runs with compensations of their own: they are undone by running those."""
     listings: Mapping[str, str] = field(default_factory=dict)
     scope: Mapping[str, object] = field(default_factory=dict)
     tries: int = 0
     fan_out: FanOut | None = None
-    """Its jobs, while it is run."""
+    """Its jobs, while it runs."""
     held: bool = False
     """It has failed its last try and waits for a person."""
     reason: str = ""
     action: str = ""
-    """The action whose compensation in the library undoes it; empty: the flow says how."""
+    """The action whose compensation in the library undoes it; empty: the flow defines it."""
     version: str = ""
     """The version of that compensation, by the digest of its content."""
     most: int = 0
-    """How often the library's compensation is run before it is held for a person."""
+    """How often the library's compensation is tried before it is held for a person."""
     pending: bool = False
-    """The library is being asked: it leaves the stack again if nothing is registered."""
+    """The library is being queried: the entry leaves the stack again if nothing is registered."""
     rebound_by: str = ""
-    """Who gave it another version than that of the moment when its task completed."""
+    """Who replaced the version that was current when its task completed."""
 
     @property
     def undo(self) -> str:
-        """The name of its present try."""
+        """The name of its current try."""
         return f"{self.work}!{self.number}.{self.tries}"
 
     def as_plain(self) -> dict[str, Any]:

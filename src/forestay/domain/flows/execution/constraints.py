@@ -19,11 +19,11 @@ from forestay.domain.flows.execution.redo import lines
 from forestay.domain.flows.execution.run_update import RunUpdate
 
 EXCEPTION = "exception"
-"""The kind of the report by which a run asks to have an incident's answer carried out; its detail is the incident."""
+"""The kind of the report by which a run requests that an incident's answer be carried out; its detail is the incident."""
 
 
 def holder_of(incident: str) -> str:
-    """Who holds what waits for the answer to an incident."""
+    """The holder of whatever waits for the answer to an incident."""
     return f"incident:{incident}"
 
 
@@ -34,14 +34,12 @@ def held_at_start(run: FlowRun, incidents: tuple[str, ...]) -> tuple[FlowRun, tu
 
 
 def hold_round(update: RunUpdate, event: RoundHeld) -> None:
-    """A task waits, before its round or at the end of it. Its answer is asked for in any case: by then the holder is there."""
+    """A task waits, before its round or at the end of it. The answer is requested in any case, after the holder is set."""
     instance = update.find(event.work)
     if instance is not None and not instance.ended:
         holder = holder_of(event.incident)
         holders = instance.holders if holder in instance.holders else (*instance.holders, holder)
-        if (
-            event.again and instance.state is not InstanceState.FAULTED
-        ):  # that it failed was said meanwhile, and stays so
+        if event.again and instance.state is not InstanceState.FAULTED:  # a failure reported meanwhile stays
             _begin_later(update, instance, holders)
         else:
             update.put(instance, holders=holders)
@@ -52,7 +50,7 @@ def hold_round(update: RunUpdate, event: RoundHeld) -> None:
 
 def _begin_later(update: RunUpdate, instance: TaskInstance, holders: tuple[str, ...]) -> None:
     for later in lines(update, instance):
-        if update.instances[later].state in BEGUN:  # there may be other elements by then
+        if update.instances[later].state in BEGUN:  # the elements may differ by then
             give_verdict(update, update.instances[later], InstanceVerdict.AGAIN)
     if instance.fan_out is not None and update.producer(instance) is not None:
         # Elements may have become ready before this was known.
@@ -61,7 +59,7 @@ def _begin_later(update: RunUpdate, instance: TaskInstance, holders: tuple[str, 
         update.say(CancelTimer(instance.work))
         instance = update.put(instance, timer=False)
     if instance.verdict is not None:
-        # Somebody has said meanwhile what becomes of it, and of its work nothing was begun.
+        # A verdict was given meanwhile, and none of its work was begun.
         apply_verdict(update, update.put(instance, fan_out=None, holders=holders), instance.verdict)
         return
     waiting = TaskInstance(
@@ -88,7 +86,7 @@ def _begin_later(update: RunUpdate, instance: TaskInstance, holders: tuple[str, 
 
 
 def run_checked(update: RunUpdate, event: RunChecked) -> None:
-    """The run ends as soon as nobody holds it."""
+    """The run ends as soon as it has no holder."""
     if update.run.check is not EndCheck.ASKED:
         return
     update.set(check=EndCheck.DONE)

@@ -20,11 +20,11 @@ from forestay.domain.flows.execution.scope import size_of
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
 
 TOO_LARGE: dict[str, object] = {"$too_large": True}
-"""Stands for a result that is not carried; its task fails when it ends."""
+"""Replaces a result that is too large to be carried; its task fails when it ends."""
 
 
 def result_limit(update: RunUpdate, instance: TaskInstance) -> int:
-    """Bytes of JSON that a task's result may have."""
+    """The most bytes of JSON in a task's result."""
     own = any(path[:2] == ("tasks", instance.task) for path in update.place(instance).undo_wants)
     return min(update.plan.result_limit, update.plan.undo_limit) if own else update.plan.result_limit
 
@@ -53,7 +53,7 @@ def end(update: RunUpdate, instance: TaskInstance, state: InstanceState, **chang
 
 
 def fail_instance(update: RunUpdate, instance: TaskInstance, reason: str) -> None:
-    """A task has ended badly by itself."""
+    """A task has failed by itself."""
     reason = reason[:MAX_REASON]
     policy = update.task(instance).when_failed
     if policy is WhenFailed.HOLD and update.run.ending is None:
@@ -76,7 +76,7 @@ def _fail_run(update: RunUpdate, reason: str) -> None:
 
 
 def stop(update: RunUpdate, ending: RunEnding, reason: str, *, cancel: bool) -> None:
-    """Bring the run to an end: nothing new begins; what runs ends by itself or is cancelled."""
+    """Stop the run: nothing new begins; running work ends by itself or is cancelled."""
     update.set(phase=RunPhase.STOPPING, ending=ending, reason=reason)
     for instance in list(update.instances.values()):
         if instance.state is InstanceState.RUNNING:
@@ -87,7 +87,7 @@ def stop(update: RunUpdate, ending: RunEnding, reason: str, *, cancel: bool) -> 
 
 
 def give_verdict(update: RunUpdate, instance: TaskInstance, verdict: InstanceVerdict) -> None:
-    """Say what a task becomes, whatever its work brings: at once, or when what it runs has been cancelled."""
+    """Set a task's final state, whatever the result of its work: at once, or when its running work has been cancelled."""
     if instance.id not in update.instances:
         return
     if instance.state not in BEGUN:

@@ -1,6 +1,6 @@
 """Tasks that wait for an event from outside: ended by the event, or by the default at the deadline.
 
-What the task waits for is its result until it has ended, so that the wait can be closed by what it was opened with, whatever changed since.
+Until the task has ended, its result holds what it waits for, so that the wait is closed with the values with which it was opened, whatever changed since.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def take_event(update: RunUpdate, event: EventArrived) -> None:
 
 
 def end_wait_by_default(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Take the default at the deadline of a wait; False: this is none, or it has no default."""
+    """Take the default at the deadline of a wait; False: the task is not a wait, or has no default."""
     pattern = update.task(instance).pattern
     if not isinstance(pattern, AwaitPattern) or pattern.default is None or instance.state is not InstanceState.AWAITING:
         return False

@@ -18,31 +18,31 @@ from forestay.domain.flows.execution.compensation import CompensationEntry
 from forestay.domain.flows.scatter.fan_out import FanOut, Piece
 
 MAX_VERBS = 512
-"""So many verb ids are remembered. What was forgotten cannot be done twice either: a verb that is not newer than the newest forgotten
-one is refused, since it might be its repeat."""
+"""The number of verb ids that are kept. A dropped verb cannot be applied twice either: a verb that is not newer than the newest dropped
+one is refused, since it might be a repetition of it."""
 
 
 FORMAT = 1
-"""Of the state as it is carried. A release reads every earlier one."""
+"""The format of the carried state. A release reads every earlier one."""
 
 
 class InstanceState(StrEnum):
     """The state of a task."""
 
     WAITING = "waiting"
-    """What it comes after has not ended, or someone holds it."""
+    """A predecessor has not ended, or someone holds it."""
     LISTING = "listing"
     """Its files are being listed."""
     BINDING = "binding"
-    """A flow for its place is being looked for."""
+    """The flow to run in its place is being chosen."""
     ASKING = "asking"
     """A person is asked."""
     AWAITING = "awaiting"
     """It waits for an event from outside."""
     RUNNING = "running"
-    """Its jobs, runs or inner tasks are under way; also while they are being cancelled."""
+    """Its jobs, runs or inner tasks are active, or being cancelled."""
     FAULTED = "faulted"
-    """It ended badly and waits for a rule or a person."""
+    """It failed and waits for a rule or a person."""
     COMPLETED = "completed"
     FORCED_COMPLETE = "forced_complete"
     SKIPPED = "skipped"
@@ -70,7 +70,7 @@ class RunPhase(StrEnum):
 
     RUNNING = "running"
     STOPPING = "stopping"
-    """It is to end (see `FlowRun.ending`): nothing new begins, what runs ends or is cancelled."""
+    """It is to end (see `FlowRun.ending`): nothing new begins, running work ends or is cancelled."""
     COMPENSATING = "compensating"
     FINISHED = "finished"
 
@@ -103,7 +103,7 @@ class InstanceVerdict(StrEnum):
     FORCED_COMPLETE = "forced_complete"
     FAILED = "failed"
     FORCE_FAILED = "force_failed"
-    """Failed by hand: the tasks after it go on."""
+    """Failed by hand: the tasks after it continue."""
     CANCELLED = "cancelled"
 
 
@@ -125,20 +125,20 @@ class TaskInstance:
     exit_code: int | None = None
     result: object = None
     outputs: Mapping[str, object] = field(default_factory=dict)
-    """Of what is no job: a loop, a choice, a merge, a sub-flow."""
+    """The outputs of a task without a job: a loop, a choice, a merge, a sub-flow."""
     well: int = 0
     bad: int = 0
     count: int = 0
     """Elements of its last round, and how they ended."""
     forced: bool = False
-    """It failed by hand: that is no failure of the run."""
+    """It failed by hand, which does not count as a failure of the run."""
     layout: tuple[Piece, ...] = ()
     done: tuple[Piece, ...] = ()
-    """Of a scatter of which elements failed: how it was cut, and the elements that ended well in this round or earlier ones."""
+    """For a scatter with failed elements: how it was divided, and the elements that succeeded in this round or earlier ones."""
     undoable: int = 0
     """Elements that are runs and left compensations of their own."""
     kept: bool = False
-    """This round does only what earlier ones left."""
+    """This round runs only what earlier ones left undone."""
     earlier: tuple[str, ...] = ()
     """Those earlier rounds, the newest first."""
     verdict: InstanceVerdict | None = None
@@ -152,17 +152,17 @@ class TaskInstance:
     """The open blocks inside it: the present round of a loop, the branches taken of a choice."""
     iteration: int = 0
     previous: Mapping[str, object] = field(default_factory=dict)
-    """What the tasks of a loop's last round came to."""
+    """The results of the tasks in a loop's last round."""
     timer: bool = False
     checked: bool = False
-    """Whether it may begin was looked at, and seen to."""
+    """Whether it may begin was checked and settled."""
     seen: int = 0
     """How often the run's data had been changed when it began."""
     as_of: int = -1
-    """It was restarted, with the run's data as it was after so many changes; below zero: with the present data."""
+    """It was restarted with the run's data after this many changes; below zero: with the present data."""
     began: int = field(default=0, compare=False)
     finished: int = field(default=0, compare=False)
-    """When its present round began and ended, for people; nothing is decided by it, and it says nothing of what a run came to."""
+    """When its present round began and ended, for people; it affects no decision and is not part of a run's result."""
 
     @property
     def work(self) -> str:
@@ -216,7 +216,7 @@ _INSTANCE_DEFAULTS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class SettledCompensation:
-    """A compensation that a person declared settled without its having ended well."""
+    """A compensation that a person declared settled although it has not succeeded."""
 
     number: int
     instance: str
@@ -244,34 +244,34 @@ class FlowRun:
     ending: RunEnding | None = None
     reason: str = ""
     failed: bool = False
-    """Some task has failed; the rest is still done."""
+    """A task has failed; the rest still runs."""
     verbs: tuple[str, ...] = ()
     verb_times: tuple[int, ...] = ()
     forgotten: int = -1
-    """The time of the newest verb that is no longer remembered."""
+    """The time of the newest verb whose id was dropped."""
     restarts: int = 0
     outcome: RunOutcome | None = None
     outputs: Mapping[str, object] = field(default_factory=dict)
     open: bool = False
-    """Of a Python flow: its function has not returned, more tasks may come."""
+    """The function of a Python flow has not returned; more tasks may come."""
     check: EndCheck = EndCheck.NONE
     former: tuple[Mapping[str, object], ...] = ()
-    """What each change of its data replaced, the oldest first."""
+    """The values that each change of its data replaced, the oldest first."""
     dropped: int = 0
-    """Older changes, of which that is no longer known."""
+    """The number of older changes for which these are no longer known."""
     undone: tuple[str, ...] = ()
-    """The tasks of which something was compensated."""
+    """The tasks that were compensated, at least in part."""
     streams: bool = False
-    """Elements of a scatter over another's outputs begin one by one. Runs that started before there was this wait for all of them."""
+    """Elements of a scatter over another's outputs begin one by one. Runs from before this feature wait for all of them."""
     library: bool = False
-    """What completes is looked up in the compensation library. Runs that started before there was one know only the compensations of their flows."""
+    """Completed tasks are looked up in the compensation library. Runs from before the library use only the compensations of their flows."""
 
     @property
     def data_changes(self) -> int:
         return self.dropped + len(self.former)
 
     def data_at(self, changes: int) -> Mapping[str, object]:
-        """The run's data after so many changes, as far back as is known."""
+        """The run's data after this many changes, as far back as known."""
         data = dict(self.params)
         for replaced in reversed(self.former[max(0, changes - self.dropped) :]):
             data.update(replaced)
@@ -359,7 +359,7 @@ class FlowRun:
 
 
 def is_streamed(run: FlowRun, instance: TaskInstance) -> bool:
-    """Whether a round is under way whose elements the run itself looks after and takes up one by one."""
+    """Whether a round is active whose elements the run itself manages and consumes one by one."""
     own = instance.fan_out.own if instance.fan_out is not None else None
     return run.streams and own is not None and bool(run.plan.tasks[instance.task].producer)
 

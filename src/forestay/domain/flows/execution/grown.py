@@ -1,7 +1,7 @@
 """Runs of Python flows: their flow is not known beforehand and grows by a task whenever the function calls one.
 
-Everything else is as in every case: tasks, shards, holders, verbs, compensations. The function alone decides what comes after what, so a task begins at
-once and its bad end means nothing for the run: the function hears of it. The run completes when the function has returned and every task has ended.
+Everything else is as in every run: tasks, shards, holders, verbs, compensations. The function alone decides the order of tasks, so a task begins at
+once and its failure does not affect the run: it is reported to the function. The run completes when the function has returned and every task has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Change = Callable[[RunUpdate], None]
 
 
 def grown_plan(name: str, version: str, tasks: Mapping[str, Mapping[str, Any]] | None = None) -> FlowPlan:
-    """The plan of a Python flow, with the tasks that a run of it has by now, in their plain form."""
+    """The plan of a Python flow, with the tasks of a run so far, in their plain form."""
     plan = FlowPlan(Flow(name, ()), {}, version=version, grown=True)
     for known, plain in (tasks or {}).items():
         plan = _with_task(plan, task_from_plain(known, plain))
@@ -34,7 +34,7 @@ def grown_plan(name: str, version: str, tasks: Mapping[str, Mapping[str, Any]] |
 
 
 def grown_tasks(run: FlowRun) -> dict[str, dict[str, Any]]:
-    """The plain form of the tasks that a run still needs: those of its tasks, and those that may have to be undone."""
+    """The plain form of the tasks that a run still needs: its present tasks, and those that may have to be undone."""
     wanted = {instance.task for instance in run.instances.values()} | {entry.task for entry in run.stack}
     return {name: task_as_plain(place.task) for name, place in run.plan.tasks.items() if name in wanted}
 
@@ -49,13 +49,13 @@ def start_grown(
     held: tuple[str, ...] = (),
     library: bool = False,
 ) -> tuple[FlowRun, tuple[Command, ...]]:
-    """A new run; it has no tasks yet. ``held``: the incidents for which none may begin yet."""
+    """A new run without tasks. ``held``: the incidents because of which none may begin yet."""
     new = FlowRun(plan=plan, run=run, params=dict(params), started=at, open=True, check=check, library=library)
     return held_at_start(new, held)
 
 
 def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """Begin a task that the function asks for. Its name is new in the run."""
+    """Begin a task that the function calls. Its name is new in the run."""
     if task.name in run.instances:
         raise ValueError(f"there is already a task {task.name}")
     if task.when_failed is WhenFailed.FAIL:
@@ -65,7 +65,7 @@ def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command,
 
 
 def take_end(run: FlowRun, name: str) -> FlowRun:
-    """The function has heard of a task's end: what it came to need not be carried any further."""
+    """The function has received a task's result, which need not be carried any further."""
     instance = run.instances[name]
     return (
         run
@@ -75,7 +75,7 @@ def take_end(run: FlowRun, name: str) -> FlowRun:
 
 
 def forget_ended(run: FlowRun, keep: frozenset[str]) -> FlowRun:
-    """Drop the tasks that have ended, but for those that are still referred to."""
+    """Drop the ended tasks, except those that are still referred to."""
     instances = {name: instance for name, instance in run.instances.items() if not instance.ended or name in keep}
     wanted = {instance.task for instance in instances.values()} | {entry.task for entry in run.stack}
     tasks = {name: place for name, place in run.plan.tasks.items() if name in wanted}
@@ -83,14 +83,14 @@ def forget_ended(run: FlowRun, keep: frozenset[str]) -> FlowRun:
 
 
 def returned(run: FlowRun, outputs: Mapping[str, object], at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """The function has returned: the run completes as soon as everything it began has ended."""
+    """The function has returned: the run completes as soon as everything that it began has ended."""
     if not run.open or run.phase is not RunPhase.RUNNING:
         return replace(run, open=False), ()
     return _changed(run, at, lambda update: update.set(open=False, outputs=outputs))
 
 
 def raised(run: FlowRun, reason: str, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """The function has failed: what runs is cancelled, and what was done is undone."""
+    """The function has failed: running tasks are cancelled, and completed ones are compensated."""
     if not run.open or run.phase is not RunPhase.RUNNING:
         return replace(run, open=False), ()
 

@@ -1,8 +1,8 @@
 """Compensations from the library instead of the flow: registered by action, and changed while runs are active.
 
-When a task completes, an entry is pushed at once, so that the order of the stack is that of completion, and the library is asked what it has for the task's
-action at that moment. The answer is a version. The entry keeps it, whatever is registered later, until a person gives it another; if nothing is registered
-the entry leaves the stack. A run does not end, and is not compensated, before the library has answered for everything that completed.
+When a task completes, an entry is pushed at once, so that the stack is in the order of completion, and the library is queried for the task's
+action at that moment. The answer is a version. The entry keeps it, whatever is registered later, until a person changes it; if nothing is registered
+the entry leaves the stack. A run does not end, and is not compensated, before the library has answered for every completed task.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from forestay.domain.flows.execution.scope import bound, size_of
 from forestay.domain.flows.scatter.fan_out import Piece
 
 LARGE_ENTRIES = 100
-"""So many entries may remember `MAX_UNDO` bytes of what their tasks came to, those above them `MIN_RESULT`: the state of a run stays small."""
+"""How many entries may keep `MAX_UNDO` bytes of their tasks' results; those above them may keep `MIN_RESULT`, so that the state of a run stays small."""
 ONLY_COMPENSATIONS = "rebind applies to compensations only; name one by its number, such as !3"
 REBOUND = "compensation-rebound"
 
 
 def action_of(plan: FlowPlan, task: Task) -> str:
-    """The action of a task. Without a name of its own it is this task of this flow, so that no other flow's task is undone by the same."""
+    """The action of a task. Without a name of its own it is this task of this flow, so that it does not apply to tasks of other flows."""
     return task.action or f"{plan.flow.name}:{task.name}"
 
 
 def is_of_library(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Whether a task that completes is looked up in the library: it runs jobs that are waited for, or asks a person, and its flow does not say how to undo it."""
+    """Whether a completed task is looked up in the library: it runs jobs that are waited for, or asks a person, and its flow does not define how to undo it."""
     task = update.task(instance)
     if not update.run.library or task.compensation is not None:
         return False
@@ -48,12 +48,12 @@ def is_of_library(update: RunUpdate, instance: TaskInstance) -> bool:
 
 
 def is_full(update: RunUpdate) -> bool:
-    """Whether no more compensations of the library can be remembered."""
+    """Whether no more compensations of the library can be kept."""
     return sum(not entry.pending for entry in update.stack) >= MAX_COMPENSATIONS
 
 
 def push_from_library(update: RunUpdate, instance: TaskInstance, pieces: Sequence[Piece]) -> None:
-    """Remember what a task came to, and ask the library how to undo it."""
+    """Keep a task's results, and query the library for its compensation."""
     number = update.run.pushed + 1
     update.set(pushed=number)
     large = isinstance(instance.result, Mapping) and "$too_large" in instance.result
@@ -79,7 +79,7 @@ def push_from_library(update: RunUpdate, instance: TaskInstance, pieces: Sequenc
 
 
 def compensation_found(update: RunUpdate, event: CompensationFound) -> None:
-    """Keep the version that is registered now, or forget the entry if none is."""
+    """Keep the version that is registered now, or drop the entry if there is none."""
     for place, entry in enumerate(update.stack):
         if entry.number == event.number and entry.pending:
             if event.version:
@@ -90,7 +90,7 @@ def compensation_found(update: RunUpdate, event: CompensationFound) -> None:
 
 
 def rebind(update: RunUpdate, verb: Verb) -> str:
-    """Give an entry another version, and say so in the run's story; why not, or nothing. One that was held for a person is run again."""
+    """Give an entry another version, and record this in the run's story; returns why not, or nothing. An entry that was held for a person is run again."""
     version, tries = verb.changes.get("version"), verb.changes.get("tries")
     if not isinstance(version, str) or not version or not isinstance(tries, int):
         return "name the version of the compensation"
@@ -112,7 +112,7 @@ def rebind(update: RunUpdate, verb: Verb) -> str:
 
 
 def library_values(update: RunUpdate, entry: CompensationEntry) -> dict[str, object]:
-    """What a compensation of the library may refer to, beside what the entry remembers: the run, its parameters and the files of the task."""
+    """What a compensation of the library may refer to, beside the values kept in the entry: the run, its parameters and the files of the task."""
     values: dict[str, object] = {"run": update.run.run, "params": dict(update.run.params)}
     came_to = entry.scope.get("task")
     pattern = update.plan.tasks[entry.task].task.pattern

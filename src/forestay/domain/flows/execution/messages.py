@@ -1,6 +1,6 @@
 """Events and commands of runs and shards as JSON types, for signals, activities and child workflows.
 
-A message is a record of its fields with its ``type``. What is at its default is left out; sets of elements are hexadecimal texts, so that a batch of
+A message is a record of its fields with its ``type``. Defaults are left out; sets of elements are hexadecimal texts, so that a batch of
 5,000 is 1,250 characters long.
 """
 
@@ -60,7 +60,7 @@ def as_plain(message: Message | WorkOrder) -> Plain:
 
 
 def from_plain(data: Mapping[str, Any]) -> Message:
-    """Read a message back; raises `ValueError` for what is none."""
+    """Read a message; raises `ValueError` for anything else."""
     kind = _TYPES.get(data.get("type", ""))
     if kind is None:
         raise ValueError(f"{data.get('type')!r} is not a message")
@@ -77,7 +77,7 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
 
 
 def order_from_plain(data: Mapping[str, Any]) -> WorkOrder:
-    """Read a work order, which is no message of its own."""
+    """Read a work order, which is not a message by itself."""
     order: WorkOrder = _read(WorkOrder, data)
     return order
 

@@ -1,6 +1,6 @@
 """Questions to people in a run: asked when their task starts, answered by a verb or by the default at the deadline.
 
-The run itself takes the answer, so the first one wins, and whoever comes second is told who it was.
+The run itself takes the answer, so the first one wins, and a second one is refused with the name of the first person.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def ask_person(update: RunUpdate, instance: TaskInstance, pattern: AskPattern) -
 
 
 def take_answer(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
-    """Take an answer; why not, or nothing."""
+    """Take an answer; returns why not, or nothing."""
     pattern = update.task(instance).pattern
     if not isinstance(pattern, AskPattern):
         return "the task asks no question"
@@ -67,7 +67,7 @@ def take_answer(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
 
 
 def answer_by_default(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Take the default at the deadline of a question; False: this is none, or it has no default."""
+    """Take the default at the deadline of a question; False: the task is not a question, or has no default."""
     pattern = update.task(instance).pattern
     if not isinstance(pattern, AskPattern) or pattern.default is None or instance.state is not InstanceState.ASKING:
         return False

@@ -9,11 +9,11 @@ from forestay.domain.flows.execution.flow_run import BEGUN, InstanceState, TaskI
 from forestay.domain.flows.execution.run_update import RunUpdate
 
 MAX_EARLIER = 50
-"""Rounds that may each do only what the ones before left."""
+"""The most rounds in a row that each run only what the ones before left."""
 
 
 def leftover(instance: TaskInstance) -> TaskInstance:
-    """The task, about to do what its last rounds left undone."""
+    """The task, prepared to run what its last rounds left undone."""
     return TaskInstance(
         instance.id, instance.task, instance.block, round=instance.round, listings=instance.listings, sizes=instance.sizes, layout=instance.layout,
         done=instance.done, kept=True, earlier=(instance.work, *instance.earlier), holders=instance.holders, changes=instance.changes,
@@ -36,7 +36,7 @@ def downstream(update: RunUpdate, instance: TaskInstance) -> Iterator[TaskInstan
 
 
 def lines(update: RunUpdate, instance: TaskInstance) -> frozenset[str]:
-    """The tasks after this one that depend on it by their elements only: what is done again of it is all that is done again of them."""
+    """The tasks after this one that depend on it by their elements only: they redo only the elements that it redoes."""
     after = {sibling.task: sibling for sibling in downstream(update, instance)}
     reached = {instance.task}
     grown = update.run.streams
@@ -52,9 +52,9 @@ def lines(update: RunUpdate, instance: TaskInstance) -> frozenset[str]:
 
 
 def do_rest(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Have a task do what its rounds left undone, which waits for others; False: all of it must be done again."""
+    """Have a task run what its rounds left undone, for which others wait; False: all of it must be run again."""
     if instance.state in BEGUN:
-        return True  # it takes up what comes; what it has given up already it does after this round
+        return True  # it consumes new elements as they come; those it has already given up run after this round
     if not instance.done or len(instance.earlier) >= MAX_EARLIER:
         return False
     update.put(leftover(instance))
@@ -62,6 +62,6 @@ def do_rest(update: RunUpdate, instance: TaskInstance) -> bool:
 
 
 def fails_run(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Whether a task has failed, and with it its run."""
+    """Whether a task has failed in a way that fails its run."""
     ignored = update.task(instance).when_failed is WhenFailed.IGNORE
     return instance.state is InstanceState.FAILED and not instance.forced and not ignored

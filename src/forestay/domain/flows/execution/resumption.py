@@ -26,10 +26,10 @@ class TaskAgain(NamedTuple):
 
     task: str
     elements: int | None
-    """How many of its elements are run; not known of what never began."""
+    """How many of its elements are run; unknown for a task that never began."""
     of: int | None
     external: bool
-    """It acts on something outside, perhaps for the second time."""
+    """It has external effects, perhaps for the second time."""
 
 
 class Resumption(NamedTuple):
@@ -43,7 +43,7 @@ class Resumption(NamedTuple):
 
 
 def resume_refusal(run: FlowRun, *, task: str = "", changes: Mapping[str, object] | None = None) -> str:
-    """Why a run cannot be resumed so; empty: it can."""
+    """Why a run cannot be resumed in this way; empty: it can."""
     if run.plan.grown:
         return "a run of a Python flow cannot be resumed; start a new one"
     if run.outcome is None:
@@ -58,10 +58,10 @@ def resume_refusal(run: FlowRun, *, task: str = "", changes: Mapping[str, object
 
 
 def resume_run(run: FlowRun, *, at: int, task: str = "", changes: Mapping[str, object] | None = None) -> Resumption:
-    """Let an ended run go on; it has passed `resume_refusal`. Whoever resumes the same end twice gets the same rounds, and so the same jobs.
+    """Continue an ended run that has passed `resume_refusal`. Resuming the same end twice gives the same rounds, and so the same jobs.
 
-    What failed or was cancelled is done again, of a scatter only the elements that did not end well. So is what was compensated when the run failed,
-    and ``task``, if it is given; and everything after these. ``changes`` are to the run's parameters; what is kept was made with the former ones.
+    Failed and cancelled tasks run again, in a scatter only the elements that did not succeed. So do the tasks that were compensated when the run failed,
+    and ``task``, if given; and everything after these. ``changes`` are to the run's parameters; kept results were made with the former ones.
     """
     update = RunUpdate(run, at)
     if changes:
@@ -104,7 +104,7 @@ def _is_redone(update: RunUpdate, instance: TaskInstance, task: str) -> bool:
 
 
 def _wholly_redone(update: RunUpdate, redone: list[TaskInstance], task: str) -> set[str]:
-    """Those of which nothing is kept: nor is anything of what took up their elements."""
+    """The tasks of which nothing is kept, including those that consumed their elements."""
     whole = {
         instance.id
         for instance in redone

@@ -55,11 +55,11 @@ from forestay.domain.flows.scatter.shard_run import ShardGrew as OwnGrew
 from forestay.domain.flows.scatter.shard_run import start_shard as start_own
 
 MAX_OUTPUTS = 10_000
-"""Outputs of tasks that a scatter may run over, if it waits for all of them."""
+"""The most outputs of tasks that a scatter may run over, if it waits for all of them."""
 MAX_STREAMED = 100_000
-"""Elements that may be taken up one by one: of which of them ended well a run remembers at most 25 kB."""
+"""The most elements that may be consumed one by one: a run keeps at most 25 kB on which of them succeeded."""
 MAX_RUNS = DIRECT_JOBS
-"""A sub-flow is scattered over at most so many elements: each is a run of its own."""
+"""The most elements of a scattered sub-flow: each is a run of its own."""
 
 
 class Impossible(ValueError):
@@ -76,7 +76,7 @@ def listing_names(task: Task) -> list[str]:
 
 
 def ask_for_listings(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Ask for the listings that the task is scattered over; whether there are any."""
+    """Request the listings that the task is scattered over; returns whether there are any."""
     values = values_for(update, instance)
     asked = False
     for dimension in update.task(instance).scatter:
@@ -103,7 +103,7 @@ def sizes_of(update: RunUpdate, instance: TaskInstance) -> tuple[int, ...]:
 
 
 def scatter_sizes(task: Task, values: Values, listed: Mapping[str, int]) -> tuple[int, ...]:
-    """How many values each dimension of a scatter has. ``listed``: of those that are listings. Raises `Impossible`."""
+    """How many values each dimension of a scatter has. ``listed``: the lengths of those that are listings. Raises `Impossible`."""
     sizes: list[int] = []
     for dimension in task.scatter:
         match dimension.source:
@@ -127,7 +127,7 @@ def scatter_sizes(task: Task, values: Values, listed: Mapping[str, int]) -> tupl
                 )
                 if type(start) is not int or type(stop) is not int:
                     raise Impossible(f"scatter {dimension.name}: a range needs integers, not {start!r} and {stop!r}")
-                # As `len(range(...))`, which raises an error for more than a machine word counts.
+                # As `len(range(...))`, which raises an error for lengths beyond a machine word.
                 sizes.append(max(0, -((start - stop) // step)))
             case _:
                 sizes.append(listed[dimension.name])
@@ -135,7 +135,7 @@ def scatter_sizes(task: Task, values: Values, listed: Mapping[str, int]) -> tupl
 
 
 def order_for(update: RunUpdate, instance: TaskInstance) -> WorkOrder:
-    """What the jobs of the task's present round have in common."""
+    """What the jobs of the task's present round share."""
     return WorkOrder(
         work=instance.work,
         instance=instance.id,
@@ -155,7 +155,7 @@ def _spelt(update: RunUpdate, task: str) -> str:
 
 
 def open_round(update: RunUpdate, instance: TaskInstance) -> None:
-    """Hand out the work of a round whose elements are known. Raises `Impossible`."""
+    """Start the work of a round whose elements are known. Raises `Impossible`."""
     task = update.task(instance)
     producer = update.producer(instance)
     if instance.kept:
@@ -200,7 +200,7 @@ def _open_runs(update: RunUpdate, instance: TaskInstance, flow: str, count: int,
         raise Impossible(f"{count} elements; a sub-flow is scattered over at most {MAX_RUNS}")
     pattern = update.task(instance).pattern
     params = dict(pattern.params) if isinstance(pattern, SubflowPattern | WorkletPattern) else {}
-    # Another flow that was put in its place stays here: who chose it knows this domain.
+    # A flow that replaced it runs here: whoever chose it knows this domain.
     own_flow = isinstance(pattern, SubflowPattern) and "flow" not in instance.changes
     domain = pattern.domain if isinstance(pattern, SubflowPattern) and own_flow else ""
     own, _ = start_own(first=0, count=count, skip=skip)
@@ -209,13 +209,13 @@ def _open_runs(update: RunUpdate, instance: TaskInstance, flow: str, count: int,
     values = values_for(update, instance)
     changed = instance.changes.get("params")
     for index in indexes(every(count) & ~skip):
-        # References to the element's own variables stay: whoever starts the run fills them in, as for jobs.
+        # References to the element's own variables stay: they are filled in when the run is started, as for jobs.
         bound_params = dict(filled_map(params, values)) if not instance.sizes else params
         bound_params |= instance.bound_params
         if isinstance(changed, dict):
             bound_params |= changed
         update.say(StartRun(order, index, flow, bound_params, update.holders(instance), domain))
-        order = replace(order, checked=True)  # a round is looked at once, not for each of its elements
+        order = replace(order, checked=True)  # once for a round, not for each of its elements
 
 
 def _open(
@@ -258,7 +258,7 @@ def _submit(update: RunUpdate, order: WorkOrder, commands: Sequence[ShardCommand
 
 
 def grow(update: RunUpdate, instance: TaskInstance, *, count: int, ended: bool) -> None:
-    """A watched listing has so many members by now."""
+    """A watched listing has grown to this many members."""
     fan_out = instance.fan_out
     if fan_out is None or not fan_out.open:
         return
@@ -275,7 +275,7 @@ def grow(update: RunUpdate, instance: TaskInstance, *, count: int, ended: bool) 
         _submit(update, order, commands, wait=own.wait)
     wait = own.wait if own is not None else True
     shards = list(fan_out.shards)
-    # Growth of the last shard, then new ones; a shard is open until it is full or nothing more comes.
+    # The last shard grows, then new ones start; a shard is open until it is full or nothing more comes.
     if shards and shards[-1].size < SHARD_JOBS:
         last = shards[-1]
         full = min(SHARD_JOBS, count - last.first)
@@ -291,7 +291,7 @@ def grow(update: RunUpdate, instance: TaskInstance, *, count: int, ended: bool) 
 
 
 def close_watch(update: RunUpdate, instance: TaskInstance) -> None:
-    """No more elements are wanted."""
+    """No more elements are needed."""
     fan_out = instance.fan_out
     if fan_out is None or not fan_out.open:
         return
@@ -300,7 +300,7 @@ def close_watch(update: RunUpdate, instance: TaskInstance) -> None:
 
 
 def cancel_round(update: RunUpdate, instance: TaskInstance) -> None:
-    """Cancel what has not ended of a round."""
+    """Cancel the elements of a round that have not ended."""
     close_watch(update, instance)
     instance = update.instances[instance.id]
     fan_out = instance.fan_out
@@ -314,7 +314,7 @@ def cancel_round(update: RunUpdate, instance: TaskInstance) -> None:
 
 
 def push_compensation(update: RunUpdate, instance: TaskInstance) -> None:
-    """Remember how to undo the elements of a round that ended well."""
+    """Push the compensation of the succeeded elements of a round."""
     if instance.fan_out is None:
         return
     runs = update.task(instance).compensation is None
@@ -324,7 +324,7 @@ def push_compensation(update: RunUpdate, instance: TaskInstance) -> None:
             push_from_library(update, instance, pieces)
         return
     if runs:
-        # Without a compensation of its own, what a sub-flow has done is undone by those inside it.
+        # Without a compensation of its own, a sub-flow is undone by those inside it.
         own = instance.fan_out.own
         undoable = instance.undoable & own.well if own is not None else 0
         pieces = (Piece(0, own.count, nearly_all(undoable, own.count)),) if own is not None and undoable else ()
@@ -348,7 +348,7 @@ def push_compensation(update: RunUpdate, instance: TaskInstance) -> None:
 
 
 def undo_size(update: RunUpdate, instance: TaskInstance) -> int:
-    """Bytes that the task's compensation would remember of other tasks."""
+    """Bytes of other tasks' values that the task's compensation would keep."""
     return size_of(bound(update, instance, update.place(instance).undo_wants, params=False))
 
 

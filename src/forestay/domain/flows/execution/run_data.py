@@ -9,13 +9,13 @@ from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.scope import size_of
 
 MAX_DATA = 65_536
-"""Bytes of a run's parameters, as at its start; and of what their changes replaced."""
+"""Bytes of a run's parameters, as at its start; and of the values that changes replaced."""
 MAX_FORMER = 100
-"""Changes of a run's parameters of which it is known what they replaced."""
+"""The most changes of a run's parameters whose replaced values are kept."""
 
 
 def data_refusal(run: FlowRun, changes: Mapping[str, object]) -> str:
-    """Why a run's data cannot be changed so; empty: it can."""
+    """Why a run's data cannot be changed in this way; empty: it can."""
     if run.plan.grown:
         return "the parameters of a running Python flow cannot be changed"
     unknown = sorted(changes.keys() - run.params.keys())
@@ -27,7 +27,7 @@ def data_refusal(run: FlowRun, changes: Mapping[str, object]) -> str:
 
 
 def set_data(update: RunUpdate, changes: Mapping[str, object]) -> None:
-    """Change a run's data; `data_refusal` has nothing against it."""
+    """Change a run's data; the change has passed `data_refusal`."""
     run = update.run
     former = [*run.former, {name: run.params[name] for name in changes}]
     dropped = run.dropped

@@ -100,20 +100,20 @@ def _step_compensating(update: RunUpdate) -> bool:
 
 
 def note_undone(update: RunUpdate, entry: CompensationEntry) -> None:
-    """Keep in mind which tasks were undone: a run that is resumed has to do them again."""
-    task = entry.instance.partition("@")[0]  # of what is inside a loop or choice: that one
+    """Record which tasks were undone: a resumed run has to run them again."""
+    task = entry.instance.partition("@")[0]  # for a task inside a loop or choice: that loop or choice
     if task not in update.run.undone:
         update.set(undone=(*update.run.undone, task))
 
 
 def check_anew(update: RunUpdate) -> None:
-    """What was looked at is not what the run will end as: it is looked at again."""
+    """The run will not end as it was checked: it is checked again."""
     if update.run.check is EndCheck.DONE:
         update.set(check=EndCheck.WANTED)
 
 
 def finish_removed(update: RunUpdate) -> None:
-    """End the run as it is; what was not undone is left so on purpose."""
+    """End the run as it is; compensations that were not run are left on purpose."""
     _finish(update, RunOutcome.REMOVED)
 
 

@@ -24,12 +24,12 @@ def run_keyed(tenant: str, owner: str, key: str) -> str:
 
 
 def shard_of(run: str, work: str, shard: int) -> str:
-    """The name of a shard, or with -1 of what a run looks after itself, among all shards of all runs."""
+    """The name of a shard, unique over all runs; -1: the elements that a run manages itself."""
     return f"{run}:{work}:{shard}"
 
 
 def _named(text: str) -> str:
-    """The UUID, version 5, of a text in our space. A million are made for one flow, and the library's own takes ten times as long."""
+    """The version 5 UUID of a text in our namespace. A million are made for one flow, and the standard library's function takes ten times as long."""
     hashed = _SPACE.copy()
     hashed.update(text.encode())
     digest = hashed.hexdigest()

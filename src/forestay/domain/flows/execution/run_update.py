@@ -23,7 +23,7 @@ from forestay.domain.flows.scatter.fan_out import FanOut
 
 
 class RunUpdate:
-    """The working copy. What is in it is replaced, never changed."""
+    """The working copy of a run. Its values are replaced, never mutated."""
 
     def __init__(self, run: FlowRun, at: int) -> None:
         self.before = run
@@ -39,7 +39,7 @@ class RunUpdate:
         return self.run.plan
 
     def frozen(self) -> tuple[FlowRun, tuple[Command, ...]]:
-        """The new state and what is to be done."""
+        """The new state and the commands."""
         run = replace(self.run, instances=self.instances, stack=tuple(self.stack), settled=tuple(self.settled))
         return (self.before if run == self.before else run), tuple(self.commands)
 
@@ -60,7 +60,7 @@ class RunUpdate:
         return changed
 
     def _timed(self, instance: TaskInstance) -> TaskInstance:
-        """A task that has just come to its state."""
+        """A task that has just entered its state."""
         if instance.state is InstanceState.WAITING:
             return replace(instance, began=0, finished=0)
         if instance.state in BEGUN:
@@ -74,7 +74,7 @@ class RunUpdate:
         return self.plan.tasks[instance.task]
 
     def producer(self, instance: TaskInstance) -> TaskInstance | None:
-        """The task whose elements this one takes up one by one."""
+        """The task whose elements this one consumes one by one."""
         name = self.place(instance).producer if self.run.streams else ""
         return self.instances[f"{instance.block}/{name}" if instance.block else name] if name else None
 
@@ -94,31 +94,31 @@ class RunUpdate:
                 yield from self.within(inner)
 
     def open_block(self, block: str, tasks: Sequence[Task]) -> None:
-        """Make the tasks of a block."""
+        """Create the tasks of a block."""
         for task in tasks:
             name = f"{block}/{task.name}" if block else task.name
             self.instances[name] = TaskInstance(name, task.name, block)
 
     def close_blocks(self, instance: TaskInstance) -> None:
-        """Forget the tasks inside a loop or choice."""
+        """Drop the tasks inside a loop or choice."""
         for inner in list(self.within(instance)):
             if inner.timer:
                 self.say(CancelTimer(inner.work))
             del self.instances[inner.id]
 
     def container(self, instance: TaskInstance) -> TaskInstance | None:
-        """The loop or choice that a task is inside of."""
+        """The loop or choice that encloses a task."""
         return self.instances.get(container_of(instance.block)) if instance.block else None
 
     def containers(self, instance: TaskInstance) -> Iterator[TaskInstance]:
-        """The loops and choices that a task is inside of, the innermost first."""
+        """The loops and choices that enclose a task, the innermost first."""
         outer = self.container(instance)
         while outer is not None:
             yield outer
             outer = self.container(outer)
 
     def holders(self, instance: TaskInstance) -> tuple[str, ...]:
-        """Everyone who holds a task: itself, what it is inside of, or the run."""
+        """All holders of a task: its own, those of the tasks that enclose it, and those of the run."""
         held = {scoped(instance.id, holder) for holder in instance.holders}
         for outer in self.containers(instance):
             held |= {scoped(outer.id, holder) for holder in outer.holders}
@@ -155,10 +155,10 @@ class RunUpdate:
 
 
 def container_of(block: str) -> str:
-    """The id of the task that a block is inside of: ``a@1/2/b@3/yes`` is inside ``a@1/2/b``."""
+    """The id of the task that encloses a block: ``a@1/2/b@3/yes`` is inside ``a@1/2/b``."""
     return block.rpartition("/")[0].rpartition("@")[0]
 
 
 def scoped(instance: str, holder: str) -> str:
-    """A holder's name on jobs: who holds a task and its run holds its jobs twice, and lets go of them one by one."""
+    """A holder's name on jobs: someone who holds both a task and its run holds its jobs twice, and releases them separately."""
     return f"{instance or 'run'}/{holder}"

@@ -30,7 +30,7 @@ class WaitsOn(StrEnum):
 
 
 PEOPLE = frozenset({WaitsOn.HOLDER, WaitsOn.VERDICT, WaitsOn.COMPENSATION})
-"""What nothing but a person, or a rule in a person's place, ends."""
+"""Waits that only a person, or a rule in a person's place, can end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,6 @@ def waits_for(run: FlowRun) -> tuple[RunWait, ...]:
 
 
 def is_held(run: FlowRun) -> bool:
-    """Whether nothing of it goes on until somebody decides."""
+    """Whether the run makes no progress until somebody decides."""
     waits = waits_for(run)
     return bool(waits) and all(wait.what in PEOPLE for wait in waits)

@@ -22,7 +22,7 @@ def values_for(update: RunUpdate, instance: TaskInstance) -> Values:
 
 
 def values_in(update: RunUpdate, blocks: Sequence[str]) -> Values:
-    """The values that are seen from inside these blocks; what one does not know the next may."""
+    """The values visible from inside these blocks; a name unknown in one is looked up in the next."""
     lookups = [_values_at(update, block) for block in blocks]
 
     def value(path: Path) -> object:
@@ -71,7 +71,7 @@ def _loop(update: RunUpdate, block: str) -> TaskInstance | None:
 
 
 def task_value(update: RunUpdate, instance: TaskInstance, path: Path) -> object:
-    """What a task came to: ``state``, ``result``, ``exit_code``, ``outputs``, ``count``, ``well``, ``bad``."""
+    """The results of a task: ``state``, ``result``, ``exit_code``, ``outputs``, ``count``, ``well``, ``bad``."""
     if not path:
         return None
     head, rest = path[0], path[1:]
@@ -96,7 +96,7 @@ def _output(update: RunUpdate, instance: TaskInstance, name: str) -> object:
             return None
     elif not several:
         return instance.outputs.get(name)
-    # The files themselves are found by whoever makes the jobs: from the committed manifests of the round.
+    # The files themselves are found when the jobs are made, from the committed manifests of the round.
     fields: dict[str, object] = {"run": update.run.run, "work": instance.work, "output": name}
     if not several:
         return {"$output": fields}
@@ -113,7 +113,7 @@ def bound(
     producer = update.producer(instance)
     over = scattered_over(update.task(instance)) if producer is not None else None
     if producer is not None and over is not None and over in wants:
-        # Each job is made of the output of the element with its own number, and of no other.
+        # Each job uses the output of the element with its own number, and no other.
         reference: dict[str, object] = {"run": update.run.run, "work": producer.work, "output": over[3]}
         scope[".".join(over)] = {
             "$elements": reference | ({"earlier": list(producer.earlier)} if producer.kept else {})

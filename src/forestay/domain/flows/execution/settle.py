@@ -1,7 +1,7 @@
 """The consequences of new facts: tasks start and end, loops repeat, the run stops, is compensated, finishes.
 
-Events only record facts. `settle` then does whatever the facts allow until nothing is left to do. That is why the order in which events arrive
-does not matter where the facts are the same.
+Events only record facts. `settle` then does whatever the facts allow until nothing is left to do. Therefore the order in which events arrive
+does not matter if the facts are the same.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from forestay.domain.flows.execution.streaming import bars, feed, lost_inputs, m
 from forestay.domain.flows.scatter.fan_out import bits_of, done_pieces, joined, layout_of
 
 MAX_DONE = 200_000
-"""Bytes that may be kept of a scatter of which elements failed, so that only those need be done again."""
+"""The most bytes kept for a scatter with failed elements, so that only those need be run again."""
 
 
 def settle(update: RunUpdate) -> None:
-    """Do what can be done."""
+    """Do everything that the facts allow."""
     while update.run.phase is not RunPhase.FINISHED:
         moved = False
         for name in list(update.instances):
@@ -103,7 +103,7 @@ def _may_begin(update: RunUpdate, instance: TaskInstance) -> bool:
     before = [update.instances[prefix + name] for name in update.place(instance).before]
     producer = update.producer(instance)
     if producer is not None and may_be_followed(producer):
-        before.remove(producer)  # its elements are taken up as they end
+        before.remove(producer)  # its elements are consumed as they end
     if not all(task_instance.ended for task_instance in before):
         return False
     if any(bars(update, task_instance) for task_instance in before):
@@ -144,7 +144,7 @@ def _begin(update: RunUpdate, instance: TaskInstance) -> None:
             else:
                 _open(update, instance)
         case WorkletPattern() if isinstance(instance.changes.get("flow"), str):
-            _open(update, instance)  # someone has said which flow to run here
+            _open(update, instance)  # someone has chosen the flow to run here
         case WorkletPattern(place, params):
             update.put(instance, state=InstanceState.BINDING)
             update.say(BindWorklet(instance.work, instance.id, place, filled_map(params, values_for(update, instance))))
@@ -213,7 +213,7 @@ def _step_container(update: RunUpdate, instance: TaskInstance) -> bool:
     if update.run.phase is not RunPhase.RUNNING or update.held(instance):
         return False
     if any(bars(update, task_instance) for task_instance in inner):
-        # What failed inside has been dealt with there; the tasks after this one cannot begin.
+        # Failures inside have been handled there; the tasks after this one cannot begin.
         end(update, instance, InstanceState.CANCELLED, reason="a task inside it failed")
         return True
     pattern = update.task(instance).pattern

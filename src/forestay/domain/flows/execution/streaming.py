@@ -1,7 +1,7 @@
 """Scatters over the outputs of another scatter: element k starts when element k of the previous task, the *producer*, has succeeded.
 
-Both have the same elements under the same numbers. What failed in the producer holds only its own line: its element waits here as long as the producer may
-still bring it, and is given up when it cannot. Nothing of this is remembered but which elements wait: `feed` looks at the producer as it is.
+Both have the same elements under the same numbers. A failure in the producer holds only the same element here: it waits as long as the producer may
+still succeed, and is given up when it cannot. Only which elements wait is stored: `feed` reads the producer's present state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forestay.domain.flows.scatter.shard_run import ElementsReady, ShardRun, Sub
 
 
 def bars(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Whether what comes after an ended task can never begin."""
+    """Whether the tasks after an ended task can never begin."""
     if instance.state is InstanceState.CANCELLED:
         return True
     return (
@@ -30,13 +30,13 @@ def bars(update: RunUpdate, instance: TaskInstance) -> bool:
 
 
 def may_be_followed(producer: TaskInstance) -> bool:
-    """Whether the elements of a task are known, so that others may take them up."""
+    """Whether the elements of a task are known, so that others may consume them."""
     known = producer.fan_out is not None or producer.ended or producer.state is InstanceState.FAULTED
     return known and bool(producer.sizes) and producer.verdict is None
 
 
 def feed(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Hand out the elements whose inputs have come; whether there were any, or something was given up."""
+    """Start the elements whose inputs are available; returns whether there were any, or some were given up."""
     producer, fan_out = update.producer(instance), instance.fan_out
     if producer is None or fan_out is None:
         return False
@@ -65,7 +65,7 @@ def _feed_own(
     instance = update.put(instance, fan_out=replace(fan_out, own=own))
     order = order_for(update, instance)
     if before.waiting | before.skipped != every(before.count):
-        order = replace(order, checked=True)  # a round is looked at once, not whenever elements become ready
+        order = replace(order, checked=True)  # once for a round, not whenever elements become ready
     for command in commands:
         if isinstance(command, SubmitBatch):
             of = own.count - own.skipped.bit_count()
@@ -77,7 +77,7 @@ def _feed_own(
 def _feed_shard(
     update: RunUpdate, instance: TaskInstance, producer: TaskInstance, place: int, tally: ShardTally, last: str
 ) -> str:
-    """Tell a shard what it does not know of its elements; what it was told last."""
+    """Send a shard the news of its elements; returns what was last sent."""
     if tally.ended:
         return last
     works = (producer.work, *producer.earlier) if producer.kept else (producer.work,)
@@ -101,12 +101,12 @@ def _shard_of(producer: TaskInstance, first: int) -> int | None:
 
 
 def _is_over(update: RunUpdate, producer: TaskInstance) -> bool:
-    """Whether a task can bring no more."""
+    """Whether a task can produce no more elements."""
     return producer.ended or (update.run.phase is not RunPhase.RUNNING and producer.state not in BEGUN)
 
 
 def _done(instance: TaskInstance) -> tuple[Piece, ...]:
-    """The elements of a task that have ended well, in this round or earlier ones."""
+    """The elements of a task that have succeeded, in this round or earlier ones."""
     if instance.fan_out is not None:
         return joined(instance.done, done_pieces(instance.fan_out))
     if instance.done or instance.well < instance.count:
@@ -115,7 +115,7 @@ def _done(instance: TaskInstance) -> tuple[Piece, ...]:
 
 
 def _bits(done: tuple[Piece, ...], part: Piece) -> int:
-    """Those of a part that are done. Both tasks cut their elements at the same places, unless they are known to be done all together."""
+    """The done elements of a part. Both tasks divide their elements at the same places, unless all are known to be done."""
     whole = done[0] if len(done) == 1 and done[0].done is None else Piece(0, 0)
     if whole.first <= part.first and part.first + part.size <= whole.first + whole.size:
         return every(part.size)
@@ -123,7 +123,7 @@ def _bits(done: tuple[Piece, ...], part: Piece) -> int:
 
 
 def lost_inputs(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Whether elements were given up because the task that was to make their inputs failed or never ran."""
+    """Whether elements were given up because the task that produces their inputs failed or never ran."""
     producer = update.producer(instance)
     if producer is None or not _is_over(update, producer):
         return False
@@ -131,7 +131,7 @@ def lost_inputs(update: RunUpdate, instance: TaskInstance) -> bool:
 
 
 def more_to_do(update: RunUpdate, instance: TaskInstance, bad: int) -> bool:
-    """Whether a round has given elements up whose inputs are there by now, or may still come: its producer was recovered meanwhile."""
+    """Whether a round has given up elements whose inputs exist by now, or may still come: its producer was recovered meanwhile."""
     producer = update.producer(instance)
     if producer is None or update.run.phase is not RunPhase.RUNNING or instance.well + bad >= instance.count:
         return False

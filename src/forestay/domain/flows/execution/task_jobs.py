@@ -1,6 +1,6 @@
 """From a work order to jobs: their shared specification, and the parameters of each.
 
-Whoever carries out `SubmitJobs` or a shard's batch has the flow and the order, and needs only this. References to a scatter's own variables stay in
+The executor of `SubmitJobs` or of a shard's batch has the flow and the order, and needs only this module. References to a scatter's own variables stay in
 the command as ``{name}``, to be filled in from a job's parameters where it runs; everything else is filled in here.
 """
 
@@ -29,12 +29,12 @@ from forestay.domain.jobs.inputs import JobInput
 from forestay.domain.jobs.specification import Specification
 
 Member = Callable[[str, int], object]
-"""Gives the n-th member of a stored listing."""
+"""Returns the n-th member of a stored listing."""
 Files = Callable[[Mapping[str, object], bool], object]
 """Gives the place of an output (``{"run", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
 (with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one), or of ``$elements`` a place by number; from committed manifests."""
 MAX_INPUTS = 1000
-"""Files that are allowed for one job."""
+"""The most input files of one job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def job_pattern(plan: FlowPlan, order: WorkOrder) -> JobPattern:
 
 
 def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, sources: Files | None = None) -> TaskJobs:
-    """The common part of an order's jobs. ``sources``: what is said of an output as an input's source, if not its place."""
+    """The common part of an order's jobs. ``sources``: returns the text of an output as an input's source, if not its location."""
     task = plan.tasks[order.task].task
     job = job_pattern(plan, order)
     values = _with_places(task, _scope_values(order, files))
@@ -107,7 +107,7 @@ def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, so
 def parameters(
     plan: FlowPlan, order: WorkOrder, indexes: Iterable[int], *, member: Member, files: Files | None = None
 ) -> Iterator[Mapping[str, object]]:
-    """The parameters of these jobs: the scatter's variables, and what the job wants from inside them."""
+    """The parameters of these jobs: the scatter's variables, and the values inside them to which the job refers."""
     task = plan.tasks[order.task].task
     inner = _inner_paths(plan, order)
     choosers = [
@@ -127,7 +127,7 @@ def parameters(
 
 
 def listed_places(plan: FlowPlan, order: WorkOrder, first: int, count: int) -> Mapping[str, frozenset[int]]:
-    """By stored listing, the members that the jobs first … first + count - 1 are made of."""
+    """By stored listing, the members that the jobs first … first + count - 1 use."""
     listed_places: dict[str, frozenset[int]] = {}
     below = 1
     for dimension, size in zip(reversed(plan.tasks[order.task].task.scatter), reversed(order.sizes), strict=True):
@@ -140,7 +140,7 @@ def listed_places(plan: FlowPlan, order: WorkOrder, first: int, count: int) -> M
 
 
 def _inputs(name: str, text: str, values: Values, origins: Values) -> Iterator[JobInput]:
-    """The files of one entry: one, or a folder of them when it stands for a list, in whose names the order of the list is kept."""
+    """The files of one entry: a single file, or for a list a folder of files whose names keep the order of the list."""
     into = as_text(fill(name, values))
     source = fill(text, origins)
     if isinstance(source, str) and source:
@@ -194,7 +194,7 @@ def _scope_values(order: WorkOrder, files: Files) -> Values:
 
 
 def with_places(value: object, files: Files) -> object:
-    """A value with the outputs in it replaced by their places."""
+    """A value with the outputs in it replaced by their locations."""
     if isinstance(value, Mapping):
         single, several = value.get("$output"), value.get("$outputs")
         if isinstance(single, Mapping):

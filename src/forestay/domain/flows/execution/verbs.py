@@ -31,16 +31,16 @@ from forestay.domain.jobs.steering import MAX_HOLDERS
 
 MAX_CHANGES = 16_384
 MAX_ALL_CHANGES = 262_144
-"""Bytes of all changes in a run together."""
+"""The most bytes of all changes in a run together."""
 MAX_WORD = 200
-"""Characters of a verb's id, of a holder's name, of who sends it."""
+"""The most characters of a verb's id, of a holder's name, of its sender's name."""
 CHANGEABLE = frozenset(
     {
         "command", "environment", "resources", "inputs", "outputs", "container", "effects", "max_attempts", "retry_wait",
         "when_exhausted", "expected_runtime", "priority", "flow", "params",
     }
 )  # fmt: skip
-"""What `replace` may change: the fields of a job, or a flow to be run in the task's place."""
+"""What `replace` may change: the fields of a job, or the flow to run in the task's place."""
 _ENDINGS = {
     VerbKind.FORCE_COMPLETE: RunEnding.FORCE_COMPLETE,
     VerbKind.FORCE_FAIL: RunEnding.FAIL,
@@ -57,7 +57,7 @@ _VERDICTS = {
 
 
 def obey(update: RunUpdate, verb: Verb) -> None:
-    """Do what a verb asks for, once."""
+    """Carry out a verb, once."""
     refusal = _known(update, verb)
     if refusal is not None:
         update.say(AnswerVerb(verb.id, not refusal, refusal or "it is already done"))
@@ -77,7 +77,7 @@ def obey(update: RunUpdate, verb: Verb) -> None:
 
 
 def _known(update: RunUpdate, verb: Verb) -> str | None:
-    """What was answered before; ``None``: the verb is new."""
+    """The earlier answer; ``None``: the verb is new."""
     for seen in update.run.verbs:
         if seen[1:] == verb.id:
             return "" if seen[0] == "+" else "it was refused before"
@@ -239,7 +239,7 @@ def _hold(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
 
 
 def _may_rescue(update: RunUpdate, instance: TaskInstance) -> bool:
-    """Whether a failed task can still be recovered: its run has not begun to be undone for it."""
+    """Whether a failed task can still be recovered: compensation of its run has not begun."""
     if instance.state is not InstanceState.FAILED:
         return False
     run = update.run
@@ -278,7 +278,7 @@ def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
         if others + size_of(verb.changes) > MAX_ALL_CHANGES:
             return f"all changes of the run together are larger than {MAX_ALL_CHANGES} bytes"
         instance = update.put(instance, changes=verb.changes)
-    # The paper's restart is about the item as it began; whoever redoes a task may have changed the data just for that.
+    # The paper's restart uses the item as it began; for a redo the data may have been changed on purpose.
     as_begun = verb.kind is VerbKind.RESTART and instance.round > 0
     instance = update.put(instance, as_of=instance.seen if as_begun else -1)
     check_anew(update)
@@ -298,7 +298,7 @@ def _redo(update: RunUpdate, instance: TaskInstance, verb: Verb) -> str:
 
 
 def _rescued(update: RunUpdate, instance: TaskInstance) -> None:
-    """A failed task has been recovered: if it was the last, the run goes on."""
+    """A failed task has been recovered: if it was the last, the run continues."""
     in_part = lines(update, instance)
     for later in list(downstream(update, instance)):
         if later.state is InstanceState.CANCELLED and not (later.id in in_part and do_rest(update, later)):

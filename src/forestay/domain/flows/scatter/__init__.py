@@ -1,1 +1,1 @@
-"""The elements of a scatter, and the shards that look after them."""
+"""The elements of a scatter, and the shards that manage them."""

@@ -30,7 +30,7 @@ def every(count: int) -> int:
 
 
 def to_text(bits: int) -> str:
-    """The set as JSON carries it."""
+    """The set as text for JSON."""
     return format(bits, "x")
 
 
@@ -40,7 +40,7 @@ def from_text(text: str) -> int:
 
 
 def nearly_all(bits: int, count: int) -> str:
-    """A set that lacks few of so many elements, as a short text: ``~`` and those that it lacks; else as `to_text`."""
+    """A set that lacks few of its elements, as a short text: ``~`` and those that it lacks; else as `to_text`."""
     missing = every(count) & ~bits
     if missing.bit_count() > FEW:
         return to_text(bits)

@@ -1,7 +1,7 @@
 """The elements of one round of a task: their number and what is known of each.
 
-Up to `DIRECT_JOBS` elements the run looks after them itself; more are given to shards, of which the run knows only the counts. A
-watched listing begins with the run's own elements and goes on with shards when it grows past them.
+The run manages up to `DIRECT_JOBS` elements itself; more are given to shards, of which the run knows only the counts. A
+watched listing begins with the run's own elements and continues with shards when it grows past them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from forestay.domain.flows.scatter.shard_run import SHARD_JOBS, ShardRun
 
 DIRECT_JOBS = 500
 MAX_ELEMENTS = 5_000_000
-"""1,000 shards of 5,000 jobs. Even if half of each failed, what is known of them fits into a payload; and a workflow may have twice as many children."""
+"""1,000 shards of 5,000 jobs. Even if half of each failed, their state fits into a payload; and a workflow may have twice as many children."""
 
 
 class ShardTally(NamedTuple):
@@ -28,7 +28,7 @@ class ShardTally(NamedTuple):
     bad: int = 0
     skipped: int = 0
     done: str = ""
-    """Which elements ended well, where not all did and it matters for the compensation."""
+    """Which elements succeeded, if not all did and the compensation needs to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class FanOut:
     """The elements of a round."""
 
     own: ShardRun | None = None
-    """Those the run looks after itself."""
+    """The elements that the run manages itself."""
     shards: tuple[ShardTally, ...] = ()
     open: bool = False
     """A watched listing: more may come."""
     reason: str = ""
     feeds: tuple[str, ...] = ()
-    """Of a scatter over another's outputs: what each shard was last told of it."""
+    """For a scatter over another's outputs: what each shard was last sent about it."""
 
     @property
     def count(self) -> int:
@@ -65,7 +65,7 @@ class FanOut:
         return self.own.count if self.own else 0
 
     def why(self) -> str:
-        """The reason of a bad end."""
+        """The reason of a failure."""
         return self.reason or (self.own.reason if self.own else "")
 
     def as_plain(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def split(first: int, count: int) -> tuple[ShardTally, ...]:
 
 
 def done_pieces(fan_out: FanOut) -> tuple[Piece, ...]:
-    """The elements that ended well, for their compensation."""
+    """The elements that succeeded, for their compensation."""
     pieces: list[Piece] = []
     own = fan_out.own
     if own is not None and own.well:
@@ -125,17 +125,17 @@ def done_pieces(fan_out: FanOut) -> tuple[Piece, ...]:
 
 
 def skip_of(piece: Piece) -> int:
-    """The elements of a piece that are not to be done."""
+    """The elements of a piece that are not to be run."""
     return every(piece.size) & ~bits_of(piece)
 
 
 def bits_of(piece: Piece) -> int:
-    """The elements of a piece that are in it."""
+    """The elements of a piece that are in the set."""
     return every(piece.size) if piece.done is None else from_nearly_all(piece.done, piece.size)
 
 
 def joined(before: tuple[Piece, ...], now: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """The elements of either; both are cut at the same places."""
+    """The union of both; both are divided at the same places."""
     pieces = {piece.first: piece for piece in before}
     for piece in now:
         bits = bits_of(piece) | (bits_of(pieces[piece.first]) if piece.first in pieces else 0)
@@ -144,7 +144,7 @@ def joined(before: tuple[Piece, ...], now: tuple[Piece, ...]) -> tuple[Piece, ..
 
 
 def rest(layout: tuple[Piece, ...], done: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    """What of a layout is not done yet."""
+    """The elements of a layout that are not done yet."""
     known = {piece.first: bits_of(piece) for piece in done}
     left: list[Piece] = []
     for piece in layout:
@@ -155,7 +155,7 @@ def rest(layout: tuple[Piece, ...], done: tuple[Piece, ...]) -> tuple[Piece, ...
 
 
 def layout_of(fan_out: FanOut) -> tuple[Piece, ...]:
-    """How the elements of a round were cut."""
+    """How the elements of a round were divided."""
     own = (Piece(0, fan_out.own.count),) if fan_out.own is not None and fan_out.own.count else ()
     return own + tuple(Piece(shard.first, shard.size) for shard in fan_out.shards)
 
@@ -165,6 +165,6 @@ def _as_done(bits: int, size: int) -> str | None:
 
 
 def end_shard(fan_out: FanOut, place: int, ended: ShardTally, *, reason: str) -> FanOut:
-    """Take a shard's last word in."""
+    """Record a shard's final report."""
     shards = (*fan_out.shards[:place], ended, *fan_out.shards[place + 1 :])
     return replace(fan_out, shards=shards, reason=fan_out.reason or reason)

@@ -15,7 +15,7 @@ from forestay.domain.flows.scatter.elements import every, from_text, to_text
 
 SHARD_JOBS = 5000
 BATCH_JOBS = 1000
-"""So many jobs are submitted in one command, unless whoever starts a shard says otherwise."""
+"""The default number of jobs that are submitted in one command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class ShardRun:
     first: int
     count: int
     skipped: int = 0
-    """Elements that need not be done."""
+    """Elements that need not run."""
     well: int = 0
     bad: int = 0
     submitted: int = 0
-    """So many elements from the first were handed to the store."""
+    """The number of elements, from the first, that were handed to the store."""
     accepted: int = 0
     """Elements that the store has acknowledged; kept for fire and forget only."""
     open: bool = False
@@ -39,13 +39,13 @@ class ShardRun:
     """False: fire and forget."""
     holders: tuple[str, ...] = ()
     reason: str = ""
-    """Why the first job that was known to end badly did."""
+    """Why the first job that was reported failed did so."""
     waiting: int = 0
-    """Elements whose inputs another task has not made yet; they are not handed to the store."""
+    """Elements whose inputs another task has not produced yet; they are not handed to the store."""
     works: tuple[str, ...] = ()
-    """The rounds of that task in which they are made, the newest first."""
+    """The rounds of that task in which they are produced, the newest first."""
     followers: tuple[tuple[str, int], ...] = ()
-    """Rounds and shards that take up these elements one by one, and are told of those that ended well."""
+    """Rounds and shards that consume these elements one by one, and are notified of those that succeeded."""
 
     @property
     def ended(self) -> int:
@@ -61,7 +61,7 @@ class ShardRun:
         return self.ended == every(self.count)
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON types; what is empty is left out."""
+        """As JSON types; empty fields are left out."""
         out: dict[str, Any] = {"first": self.first, "count": self.count}
         for name in ("skipped", "well", "bad", "accepted"):
             if getattr(self, name):
@@ -150,7 +150,7 @@ class ElementsReady:
     ready: int
     closed: bool = False
     works: tuple[str, ...] = ()
-    """The rounds that made it, the newest first; empty: those that were said before."""
+    """The rounds that produced them, the newest first; empty: those given before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def start_shard(
 
 
 def advance_shard(run: ShardRun, event: ShardEvent) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
-    """Take an event in; total, and a repeat changes nothing."""
+    """Process an event; total, and a repetition changes nothing."""
     match event:
         case BatchEnded():
             ended = _end(run, event)
@@ -271,7 +271,7 @@ def advance_shard(run: ShardRun, event: ShardEvent) -> tuple[ShardRun, tuple[Sha
 
 
 def _end(run: ShardRun, event: BatchEnded) -> ShardRun:
-    # A job's end never changes: what is known already stays as it is.
+    # A job's end never changes: known ends stay as they are.
     known = every(run.count) & ~run.ended & ~run.waiting
     well = event.well & known
     bad = event.bad & known & ~well
@@ -288,7 +288,7 @@ def _end(run: ShardRun, event: BatchEnded) -> ShardRun:
 
 
 def _make_ready(run: ShardRun, ready: int, *, closed: bool) -> tuple[ShardRun, tuple[ShardCommand, ...]]:
-    """Submit what was waited for; what can no longer come is given up."""
+    """Submit the elements whose inputs have come; give up those whose inputs can no longer come."""
     new = run.waiting & ready
     left = run.waiting & ~ready
     run = replace(run, waiting=0 if closed else left, skipped=run.skipped | (left if closed else 0))
@@ -318,7 +318,7 @@ def _submit(run: ShardRun, most: int = BATCH_JOBS) -> tuple[ShardRun, tuple[Shar
 
 
 def shard_ended(run: ShardRun, *, at: int, work: str, shard: int) -> ShardEnded:
-    """What a finished shard tells its run."""
+    """The report of a finished shard to its run."""
     well = run.well.bit_count()
     done = None if well in (0, run.count) else run.well
     skipped = (run.skipped & ~run.well & ~run.bad).bit_count()
