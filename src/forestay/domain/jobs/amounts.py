@@ -16,7 +16,7 @@ DURATION_PATTERN = f"^{_DURATION.pattern}$"
 
 
 def whole_of(value: object) -> int | None:
-    """A whole number; 1.0 is one in JSON, true is none."""
+    """A whole number; 1.0 counts as one in JSON, true does not."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,7 +1,7 @@
 """Which pilot holds a job for an attempt, and how that claim ends.
 
-Nothing here writes: each function says what the document would become. Only a version-checked write that the
-store acknowledged makes it so, and `confirm` is what is written when the store did not say clearly.
+Nothing here writes: each function returns the new document. Only a version-checked write that the
+store has acknowledged makes it effective; `confirm` is written when the store's answer was unclear.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, st
 from forestay.domain.jobs.specification import WhenExhausted
 
 MAX_RELEASES = 8
-"""So many claims may be lost before the job itself is suspected of killing its pilots."""
+"""How many claims may be lost before the job itself is suspected of killing its pilots."""
 NOT_STARTED = "not-started"
-"""The reason of an end by which a pilot gives a job back that it never began, as when it drains."""
+"""The end reason with which a pilot returns a job that it never began, for example when it drains."""
 MAX_PILOT_DEATHS = 3
-"""So many pilots may die while they run a job before it waits for a person. From the first on it is kept apart from other suspects."""
+"""How many pilots may die while they run a job before it waits for a person. From the first on it is kept apart from other suspects."""
 SUSPECTED = "it is suspected of killing them"
 PILOT_STOPPED = "pilot-stopped"
-"""The reason of an end by which a pilot tells that it stopped the payload because it had to go itself."""
+"""The end reason with which a pilot reports that it stopped the payload because it had to stop itself."""
 
 
 def claimable(document: JobDocument, now: int) -> bool:
@@ -46,17 +46,17 @@ def claimable(document: JobDocument, now: int) -> bool:
 
 
 AVOIDED = "avoided"
-"""Where a document keeps the hosts that its job is kept away from: name, and until when."""
+"""The field of a document for the hosts that its job avoids: name, and until when."""
 
 
 def avoids(document: JobDocument, host: str, now: int, site: str = "") -> bool:
-    """Whether the job is kept away from a host, or from its whole site, at this time."""
+    """Whether the job avoids a host, or its whole site, at this time."""
     avoided = document.extra.get(AVOIDED)
     return isinstance(avoided, dict) and (avoided.get(host, 0) > now or avoided.get(at_site(site), 0) > now)
 
 
 def at_site(site: str) -> str:
-    """How a whole site is named among the avoided hosts; no host's name has a colon."""
+    """The name of a whole site among the avoided hosts; host names have no colon."""
     return f"site:{site}"
 
 
@@ -78,7 +78,7 @@ def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: i
 
 
 def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocument | TransitionRefused:
-    """The pilot has brought the inputs and starts the job."""
+    """The pilot has staged the inputs and starts the job."""
     held = document.claim
     if held is None or held.id != claim_id or held.pilot != by or not allowed(document, Event.BEGIN):
         return TransitionRefused("this pilot no longer holds the claim")
@@ -88,12 +88,12 @@ def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocu
 
 
 def confirm(document: JobDocument) -> JobDocument:
-    """The same document once more: its acknowledged write proves that what was read there stands."""
+    """The same document once more: its acknowledged write proves that what was read is current."""
     return document.having(confirmations=document.confirmations + 1)
 
 
 FailureAnswer = Callable[[JobDocument, int], JobDocument]
-"""What a faulted document becomes at a time, in the same write."""
+"""Returns what a faulted document becomes at a time, in the same write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Superseded:
 def end(
     document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FailureAnswer | None = None
 ) -> Applied | Repeated | Superseded:
-    """What the end of an attempt means for its job. A failure is answered at once, by its retry policy unless something else is named."""
+    """What the end of an attempt means for its job. A failure is answered at once, by the job's retry policy unless another answer is given."""
     carried = (document.last, document.held_completion)
     recorded = next((result for result in carried if result is not None and result.claim == ending.claim), None)
     if recorded is not None:
@@ -141,7 +141,7 @@ def end(
 
 
 def _agree(recorded: AttemptResult, ending: AttemptResult) -> bool:
-    """Whether two ends of one claim say the same about the job. Times and counters may differ: another process may have measured them."""
+    """Whether two ends of one claim agree about the job. Times and counters may differ: another process may have measured them."""
     return (recorded.outcome, recorded.exit_code, recorded.signal, recorded.manifest) == (
         ending.outcome,
         ending.exit_code,
@@ -161,10 +161,10 @@ def release(
     executed: bool = True,
     died: bool = False,
 ) -> JobDocument | TransitionRefused:
-    """Take a claim away, so that the job can be claimed again; the attempt stays used.
+    """Release a claim, so that the job can be claimed again; the attempt stays used.
 
-    ``executed``: whether it may have begun. False where its pilot surely did not begin it, or a person answers for it.
-    ``died``: its pilot died under it while others lived.
+    ``executed``: whether it may have begun. False if its pilot certainly did not begin it, or a person takes responsibility.
+    ``died``: its pilot died while running it and others lived.
     """
     held = document.claim
     if document.state is not State.RUNNING or held is None or held.id != claim_id:
@@ -189,7 +189,7 @@ def release(
 def _lose(
     document: JobDocument, *, now: int, by: str, note: str, claim: str, executed: bool, **changes: Any
 ) -> JobDocument:
-    """The job was lost with its pilot: to be had again, unless that has happened too often or would repeat what it did outside."""
+    """The job was lost with its pilot: it becomes available again, unless that has happened too often or would repeat external effects."""
     releases = document.releases + 1
     why = ""
     if executed and has_external_effects(document):
@@ -212,24 +212,24 @@ def _lose(
 
 
 def has_external_effects(document: JobDocument) -> bool:
-    """Whether a further attempt would repeat something that Forestay does not publish itself."""
+    """Whether a further attempt would repeat effects that Forestay does not publish itself."""
     return bool(document.extra) and EFFECTS in document.extra
 
 
 def pilot_deaths(document: JobDocument) -> int:
-    """How many pilots died while they ran it, one after the other."""
+    """How many pilots died in a row while they ran it."""
     deaths = document.extra.get(PILOT_DEATHS) if document.extra else None
     return deaths if isinstance(deaths, int) else 0
 
 
 def blamed(jobs: Sequence[JobDocument]) -> frozenset[str]:
-    """Which of the jobs that a pilot had when it died may have killed it: those under which one died before, or else all of them."""
+    """The jobs of a dead pilot that may have killed it: those that already had a pilot die, or else all of them."""
     suspects = [document for document in jobs if pilot_deaths(document)]
     return frozenset(document.id for document in suspects or jobs)
 
 
 def needs_person(document: JobDocument) -> str:
-    """Why only a person may let a faulted job run again; empty if a rule or a policy may."""
+    """Why only a person may release a faulted job to run again; empty if a rule or a policy may."""
     deaths = pilot_deaths(document)
     if deaths >= MAX_PILOT_DEATHS:
         return f"{deaths} pilots died while they ran the job; it may have killed them"
@@ -241,14 +241,14 @@ def needs_person(document: JobDocument) -> str:
 _BEFORE_THE_START = frozenset({NOT_STARTED, "data-missing", "data-corrupt", "transfer", "image-failed"})
 _PARTS_OF_A_START = frozenset({"program", "folder", "process"})
 _KILLED = (137, 143)
-"""What a shell says whose child was ended by SIGKILL or SIGTERM."""
+"""The exit codes of a shell whose child was ended by SIGKILL or SIGTERM."""
 
 
 def _was_stopped(document: JobDocument) -> bool:
     """Whether the last attempt began and did not end by itself with an exit code that says so."""
     last = document.last
     if last is None or last.token != document.token:
-        return True  # nobody told its end
+        return True  # its end was not reported
     if last.reason in _BEFORE_THE_START or last.stage == JobPhase.STAGING_IN:
         return False
     if last.reason == "start-failed":
@@ -259,7 +259,7 @@ def _was_stopped(document: JobDocument) -> bool:
 def apply_held_completion(
     document: JobDocument, *, now: int, by: str, answer: FailureAnswer | None = None
 ) -> JobDocument:
-    """Apply the end that was kept while the job was held; called when the last holder has let go."""
+    """Apply the end that was kept while the job was held; called when the last holder has released it."""
     ending = document.held_completion
     if ending is None:
         return document
@@ -293,10 +293,10 @@ def _settle(
             claim=None, phase=None, last=ending, winner=ending,
         )  # fmt: skip
     if ending.reason == NOT_STARTED:
-        # Nothing was tried, so neither an attempt of the owner's policy nor the job's good name is spent.
+        # Nothing was tried, so it counts neither as an attempt of the owner's policy nor against the job.
         return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
     if ending.reason == PILOT_STOPPED:
-        # The pilot had to go and took the payload along: no failure of the job.
+        # The pilot had to stop and stopped the payload with it: not a failure of the job.
         words, _, _ = note.rpartition("; claim ")
         return _lose(document, now=now, by=by, note=words, claim=ending.claim, executed=True, last=ending)
     faulted = step(
@@ -307,7 +307,7 @@ def _settle(
 
 
 def leave_failure(document: JobDocument, now: int) -> JobDocument:
-    """The failure waits for whoever handles failures, and is due now."""
+    """The failure waits for the failure handlers, and is due now."""
     return document.having(not_before=now)
 
 
@@ -322,7 +322,7 @@ class PolicySays(NamedTuple):
 
 
 def retry_policy(document: JobDocument) -> PolicySays:
-    """Try again while attempts are left, then fail or wait for someone."""
+    """Retry while attempts are left, then fail or wait for a person."""
     policy = document.retry
     return said_by_policy(
         document.failures, policy.max_attempts, wait=policy.wait, hold=policy.when_exhausted is WhenExhausted.HOLD
@@ -330,14 +330,14 @@ def retry_policy(document: JobDocument) -> PolicySays:
 
 
 def said_by_policy(failures: int, max_attempts: int, *, wait: int = 0, hold: bool = False) -> PolicySays:
-    """The same of a job of which only these numbers are known."""
+    """The same for a job of which only these numbers are known."""
     if failures < max_attempts:
         return PolicySays(Event.RETRY, f"attempt {failures + 1} of {max_attempts}", wait * (1 << min(failures - 1, 20)))
     return PolicySays(None if hold else Event.GIVE_UP, f"{failures} of {max_attempts} attempts used")
 
 
 def by_retry_policy(document: JobDocument, now: int) -> JobDocument:
-    """The faulted document after what its own policy says."""
+    """The faulted document after its own policy was applied."""
     event, words, wait = retry_policy(document)
     if event is None or needs_person(document):
         return document

@@ -1,6 +1,6 @@
 """Which jobs should run in the same place: those whose outputs are inputs of the same later job, and that job, share a key.
 
-A specification names it with `{name}` where a job's parameter stands; each job's document carries its own.
+A specification contains it as a template with `{name}` for a job's parameter; each job's document carries its own key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.specification import Specification
 
 COLOCATE = "colocate"
-"""Where specifications and documents keep it."""
+"""The field of specifications and documents for it."""
 MOST_ROOM = 10_000
 
 
@@ -24,11 +24,11 @@ class ColocationKey(NamedTuple):
     room: int = 1
     """How many of its jobs run at the same time at the widest point."""
     of: int = 0
-    """How many they are in all; 0: not known."""
+    """How many jobs there are in all; 0: unknown."""
 
 
 def colocation_key(value: object) -> ColocationKey | None:
-    """Read a colocation from a document; None: there is none, or a newer writer means something else."""
+    """Read a colocation from a document; None: there is none, or it is of a newer format."""
     if isinstance(value, str) and value:
         return ColocationKey(value)
     if isinstance(value, Mapping) and isinstance(value.get("key"), str):

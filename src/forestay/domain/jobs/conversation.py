@@ -1,8 +1,8 @@
 """The messages about one job between its client, Forestay and the task servers that it is sent to: the correlator's memory (paper P0, section 5).
 
-The client knows one id, the job's. Each attempt that goes to a task server is one exchange: where it was sent, and what the task is called there. An
+The client knows one id, the job's. Each attempt that is sent to a task server is one exchange: the server, and the task's id there. An
 exchange is a create-only record beside the job, and the task itself carries the job's id and the attempt in its tags, so that a task whose creation
-was never answered, or whose record was never written, is found again by asking its server.
+was never answered, or whose record was never written, is found again by querying its server.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from forestay.domain.jobs.specification import RunnerKind, Specification
 JOB_TAG = "forestay.job"
 ATTEMPT_TAG = "forestay.attempt"
 RELAY_TAG = "forestay.relay"
-"""The tenant whose relay made the task: by it all tasks under way are listed in a few calls."""
+"""The tag with the tenant whose relay made the task: by it all active tasks are listed in a few calls."""
 CALLBACK_TAG = "forestay.callback"
-"""Where a task server that understands it tells the end of the task."""
+"""The tag with the address to which a task server that supports it reports the end of the task."""
 DOWNSTREAM_TAG = "forestay.downstream"
-"""By this label or tag a client says where a job is to be sent."""
+"""The label or tag by which a client chooses where a job is sent."""
 KIND = "conversation"
 """The kind of the records."""
 AWAITED = "awaited"
-"""Where a document keeps how the relay learns of the end of its task: `polling` or `notification`; otherwise as its task server is configured."""
+"""The field of a document for how the relay learns of the end of its task: `polling` or `notification`; otherwise as its task server is configured."""
 SILENT = "downstream-silent"
-"""The reason of an end by which an attempt is given up without knowing what became of its task."""
+"""The end reason of an attempt that is given up while the state of its task is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class Exchange:
     token: Token
     downstream: str
     task: str
-    """The id there."""
+    """The task's id on the server."""
     adopted: bool = False
-    """The task was made by an earlier attempt, and is this one's now."""
+    """The task was made by an earlier attempt, and belongs to this one now."""
     registered: bool = False
-    """Whether the server was asked to tell its end."""
+    """Whether the server was asked to report its end."""
 
     @property
     def name(self) -> str:
-        """The record's."""
+        """The name of the record."""
         return f"{KIND}:{self.job}:{self.token.generation}.{self.token.attempt}"
 
     def as_plain(self) -> dict[str, object]:
@@ -74,22 +74,22 @@ def exchange_from(job: str, data: Mapping[str, object]) -> Exchange:
 
 
 def is_polled(document: JobDocument) -> bool:
-    """Whether the relay polls for the end of a job's task, and asks its server for no notification."""
+    """Whether the relay polls for the end of a job's task instead of asking its server for a notification."""
     return bool(document.extra) and document.extra.get(AWAITED) == JobFlowPattern.POLLING
 
 
 def is_forwardable(specification: Specification) -> bool:
-    """Whether a job that did not come as a TES task can be sent to a task server: its command alone says what it does."""
+    """Whether a job that was not submitted as a TES task can be sent to a task server: its command alone defines it."""
     return not specification.inputs and not specification.outputs and specification.runner is RunnerKind.PROCESS
 
 
 def key_of(job: str, token: Token) -> str:
-    """By this a task server that knows keys takes the same attempt once, however often it is sent."""
+    """The idempotency key by which a task server that supports keys accepts an attempt once, however often it is sent."""
     return f"forestay:{job}:{token.generation}.{token.attempt}"
 
 
 def tags_of(document: JobDocument) -> dict[str, str]:
-    """The tags by which the task of a job's present attempt is found again."""
+    """The tags by which the task of a job's current attempt is found again."""
     token = document.token
     return {
         JOB_TAG: document.id,
@@ -107,10 +107,10 @@ def token_named(tag: str) -> Token | None:
 
 
 def surely_new(document: JobDocument) -> bool:
-    """Whether no earlier attempt of a job that was just claimed can have left a task behind that still counts.
+    """Whether no earlier attempt of a just claimed job can have left a task that still matters.
 
-    Of an attempt whose end is known its task is over. One whose claim was lost, or that was given up because its server was silent,
-    may still run, or have ended well: before anything is sent again that server is asked.
+    If an attempt's end is known, its task has ended. The task of an attempt whose claim was lost, or that was given up because its server did not answer,
+    may still run, or have succeeded: that server is queried before anything is sent again.
     """
     if document.token == Token(0, 1):
         return True
@@ -121,9 +121,9 @@ def surely_new(document: JobDocument) -> bool:
 
 
 def chosen(candidates: Iterable[tuple[str, bool, Token]]) -> tuple[str | None, list[str]]:
-    """Which task of a job counts, of those that run or ended well, and which are surplus: (id, ended well, attempt) each.
+    """The task of a job that counts, of those that run or succeeded, and the surplus ones: (id, succeeded, attempt) each.
 
-    One that ended well before any that runs; of those that run the one of the oldest attempt, which has come the furthest.
+    A succeeded task before any running one; of the running ones that of the oldest attempt, which has progressed furthest.
     """
     ranked = sorted(candidates, key=lambda candidate: (not candidate[1], candidate[2], candidate[0]))
     if not ranked:

@@ -1,7 +1,7 @@
 """Hash slots: how the servers divide the jobs among themselves without communication.
 
-A job falls in one of 1,024 slots by its id. Each server takes the slots for which it has the highest
-hash among the servers it has seen alive. Two servers may for a while believe that they own one slot: that
+A job's id determines one of 1,024 slots. Each server takes the slots for which it has the highest
+hash among the servers that it has seen alive. Two servers may for a while both believe that they own a slot: that
 costs a conflict at the store, never a second claim.
 """
 
@@ -20,7 +20,7 @@ def hash_slot_of(job: str) -> int:
 
 
 def own_hash_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
-    """The slots that fall to a server among those alive (itself always counted), by rendezvous hashing."""
+    """The slots of a server among those alive (always including itself), by rendezvous hashing."""
     others = sorted(set(alive) - {server})
     if not others:
         return frozenset(range(SLOTS))
@@ -30,7 +30,7 @@ def own_hash_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
 
 
 def fallback_hash_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
-    """The slots of others that would fall to a server if their owner were gone. Each slot has one heir, if there are two servers."""
+    """The slots of others that a server would take over if their owner were gone. With two or more servers each slot has exactly one fallback."""
     others = sorted(set(alive) - {server})
     if not others:
         return frozenset()
@@ -41,7 +41,7 @@ def fallback_hash_slots(server: str, alive: Iterable[str]) -> frozenset[int]:
 
 @lru_cache(maxsize=64)
 def _weights(server: str) -> tuple[tuple[int, str], ...]:
-    """What a server weighs in each slot. The same servers are asked for again and again."""
+    """The weight of a server in each slot. Cached, since the same servers recur."""
     return tuple(_weight(server, slot) for slot in range(SLOTS))
 
 

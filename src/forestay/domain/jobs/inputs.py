@@ -50,7 +50,7 @@ def filled(job_input: JobInput, parameters: Mapping[str, object], index: int | N
 
 
 def filled_text(text: str, parameters: Mapping[str, object], index: int | None) -> str:
-    """A text of a specification as it is for one job: braces that name no parameter stay."""
+    """A text of a specification, filled in for one job: braces that name no parameter stay."""
 
     def value(place: re.Match[str]) -> str:
         name = place.group(1)
@@ -71,13 +71,13 @@ def produced(source: str) -> Produced | None:
 
 
 def logical_name(job_input: JobInput) -> str | None:
-    """How caches and catalogue speak of a filled input; None where nobody can know that the file did not change meanwhile."""
+    """The name of a filled input in caches and the catalogue; None if the file may have changed unnoticed."""
     named = produced(job_input.source) is not None or catalogue_name(job_input.source) is not None
     return job_input.source if named or job_input.sha256 is not None else None
 
 
 def catalogue_name(source: str) -> str | None:
-    """The name of a file of the catalogue, as its rules see it; None for a source of another kind."""
+    """The name of a file of the catalogue, as its rules use it; None for a source of another kind."""
     match = _LFN.fullmatch(source)
     return match[1] if match and not wrong_name(match[1].removeprefix("/")) else None
 
@@ -111,7 +111,7 @@ def wrong_input(job_input: JobInput, outbound: OutboundPolicy) -> str | None:
 
 
 def wrong_name(name: str) -> str | None:
-    """Why a name is not one inside a job's folder."""
+    """Why a name is not inside a job's folder."""
     parts = name.split("/")
     if not name or "\0" in name or name.startswith("/") or any(part in ("", ".", "..") for part in parts):
         return "expected a path inside the job's folder, without . or .."

@@ -1,7 +1,7 @@
 """The control document of a job: the one small document that holds its whole state.
 
-It is always written whole and version-checked. What is large or old (log tails, evidence, late ends, the beginning
-of a long story) is in create-only records beside it.
+It is always written whole and version-checked. Large or old parts (log tails, evidence, late ends, the beginning
+of a long story) are in create-only records beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forestay.domain.jobs.resources import Resources, resource_class
 from forestay.domain.jobs.specification import RetryPolicy
 
 WRITER = 1
-"""The version of the writer that this code is; a document may ask for a newer one."""
+"""The writer version of this code; a document may require a newer one."""
 
 HIGHEST_PRIORITY = 1000
 
@@ -28,12 +28,12 @@ class State(StrEnum):
     AVAILABLE = "available"
     """Anyone may claim it, unless it is held or its time has not come."""
     RUNNING = "running"
-    """One pilot holds it by a claim, or its end is kept because the job is held."""
+    """A pilot holds it by a claim, or its end is kept because the job is held."""
     FAULTED = "faulted"
-    """An attempt did not end well and the failure waits for a decision."""
+    """An attempt failed and the failure waits for a decision."""
     COMPLETED = "completed"
     FORCED_COMPLETE = "forced_complete"
-    """Someone said that it counts as done; nothing of Forestay's was committed."""
+    """Someone declared it done; Forestay committed no outputs."""
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -62,7 +62,7 @@ class Claim:
     """One pilot's hold on one job for one attempt."""
 
     id: str
-    """Random, and new for every try to write it: it alone tells whose write took place."""
+    """Random, and new for every try to write it: it alone identifies the write that took place."""
     pilot: str
     host: str
     granted: int
@@ -102,25 +102,25 @@ class AttemptResult:
     host: str = ""
     manifest: Manifest | None = None
     result: str | None = None
-    """What a function gave back or raised, as JSON, when it is small; Forestay itself never reads it."""
+    """What a function returned or raised, as JSON, if it is small; Forestay itself never reads it."""
     oom_kills: int | None = None
-    """How often the kernel killed for memory while it ran."""
+    """The number of out-of-memory kills by the kernel while it ran."""
     disk_left: int | None = None
     """Bytes that were left where it ran, when it failed."""
     stage: str | None = None
-    """How far a failure's attempt was: `staging-in`, `executing`, `staging-out`."""
+    """The stage that a failed attempt had reached: `staging-in`, `executing`, `staging-out`."""
     error: str | None = None
-    """What the system calls the error, such as `ENOSPC`, where the pilot met it itself."""
+    """The system's name of the error, such as `ENOSPC`, if the pilot encountered it itself."""
     file: str | None = None
-    """The input or output that it was about; of a start that failed, `program`, `folder` or `process`."""
+    """The input or output concerned; for a failed start, `program`, `folder` or `process`."""
     left_running: int | None = None
     """Processes of it that its pilot could not end."""
     input_bytes: int | None = None
-    """All its input files together, where its pilot told of each."""
+    """The size of all its input files together, if its pilot reported each."""
     image: str | None = None
     """The digest of the container image that it ran in; a folder has none."""
     devices: tuple[str, ...] = ()
-    """The accelerators that were its alone."""
+    """The accelerators that were assigned to it alone."""
 
 
 class Transition(NamedTuple):
@@ -147,7 +147,7 @@ class Delivery:
 
 
 class FlowRef(NamedTuple):
-    """The task that requested a job, and who is told of its completion."""
+    """The task that requested a job, and the receiver of its completion."""
 
     run: str
     work: str
@@ -155,21 +155,21 @@ class FlowRef(NamedTuple):
     flow: str
     """The version of the flow."""
     shard: int
-    """The shard that looks after the job; -1: the run itself."""
+    """The shard that manages the job; -1: the run itself."""
     place: int
-    """Its place among the jobs that the same shard or run looks after."""
+    """Its index among the jobs that the same shard or run manages."""
     of: int
-    """How many they are, as far as was known when the job was made; 0: nobody waits for its end."""
+    """The number of these jobs, as far as known when the job was made; 0: nobody waits for its end."""
     result: str = ""
     """The output whose content is the task's result."""
     above: tuple[str, ...] = ()
     """The versions of the flows whose runs started this one, the nearest first."""
     prompt: bool = False
-    """Another task takes up the jobs of this one as they end, and wants to be told soon."""
+    """Another task consumes the jobs of this one as they end: completions are reported promptly."""
 
     @property
     def room(self) -> str:
-        """Names the jobs that are looked after together."""
+        """Identifies the jobs that are managed together."""
         return f"{self.run}:{self.work}:{self.shard}"
 
 
@@ -177,8 +177,8 @@ class FlowRef(NamedTuple):
 class JobDocument:
     """Everything that is decided about one job. Times are milliseconds since 1970 in UTC.
 
-    Not slotted as the other parts are: every claim and end copies a document, and a copy of its `__dict__` costs a
-    tenth of what `dataclasses.replace` does.
+    Not slotted like the other parts: every claim and end copies a document, and a copy of its `__dict__` costs a
+    tenth of `dataclasses.replace`.
     """
 
     id: str
@@ -198,7 +198,7 @@ class JobDocument:
     """Seconds."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     stages: bool = False
-    """Whether it has inputs, which are brought before it executes."""
+    """Whether it has inputs, which are staged before it executes."""
     not_before: int = 0
     state: State = State.AVAILABLE
     phase: JobPhase | None = None
@@ -209,13 +209,13 @@ class JobDocument:
     """The claim that was released last: its late end may still be adopted."""
     holders: tuple[str, ...] = ()
     held_completion: AttemptResult | None = None
-    """The end of a job that is held; applied when the last holder lets go."""
+    """The end of a job that is held; applied when the last holder releases it."""
     last: AttemptResult | None = None
     """The end that was applied last."""
     winner: AttemptResult | None = None
     """The one attempt whose outputs count."""
     failures: int = 0
-    """Attempts that ended badly; releases do not count here."""
+    """Failed attempts; releases do not count here."""
     releases: int = 0
     overlap_possible: bool = False
     """An earlier attempt was given up without proof that its process is gone."""
@@ -223,13 +223,13 @@ class JobDocument:
     """Raised by a confirming write, which changes nothing else."""
     delivery: Delivery | None = None
     flow_ref: FlowRef | None = None
-    """Only of jobs that a run asked for."""
+    """Only for jobs of a run."""
     rev: int = 0
     """Counts transitions; stories and audits are ordered by it, not by clocks."""
     history: tuple[Transition, ...] = ()
     min_writer: int = WRITER
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Fields that a newer writer put there; they survive our rewriting."""
+    """Fields of a newer writer; they are kept when this release writes the document."""
 
     def having(self, **changes: Any) -> JobDocument:
         """The same document with these fields changed."""
@@ -241,7 +241,7 @@ class JobDocument:
 
     @staticmethod
     def whole(fields: dict[str, Any]) -> JobDocument:
-        """A document of all its fields, as a store's format has read them."""
+        """A document from all its fields, as read by a store's format."""
         if fields.keys() != FIELDS:
             raise TypeError(f"a job document needs all its fields; these differ: {fields.keys() ^ FIELDS}")
         document = object.__new__(JobDocument)
@@ -259,7 +259,7 @@ class JobDocument:
 
 FIELDS = frozenset(attribute.name for attribute in fields(JobDocument))
 _PLACES = 12
-"""Bits that tell jobs of the same millisecond apart."""
+"""Bits that distinguish jobs of the same millisecond."""
 _EPOCH = 1_600_000_000_000
 _FARTHEST = 1 << 32
 
@@ -276,13 +276,13 @@ def rank(document: JobDocument) -> int:
 
 
 EFFECTS = "effects"
-"""Where a document says that its job has external effects that a further attempt would repeat."""
+"""The field of a document for external effects that a further attempt would repeat."""
 PILOT_DEATHS = "pilot_deaths"
-"""Where a document counts the pilots that died while they ran it, until a person or a rule lets it run again."""
+"""The field of a document that counts the pilots that died while they ran it, until a person or a rule lets it run again."""
 TRACE = "trace"
-"""Where a document keeps the context of the trace that it belongs to, as its submitter gave it."""
+"""The field of a document for the trace context that its submitter gave."""
 DOWNSTREAM = "downstream"
-"""Where a document keeps the name of the task servers that its job is meant for; jobs without it are for pilots."""
+"""The field of a document for the task servers that its job is meant for; jobs without it are for pilots."""
 ANY_DOWNSTREAM = "any"
 
 
@@ -292,7 +292,7 @@ def downstream_of(document: JobDocument) -> str:
 
 
 def queue_named(tenant: str, downstream: str = "") -> str:
-    """Where a tenant's jobs wait: those for its pilots by its own name, those for each downstream apart from them."""
+    """The queue of a tenant's jobs: those for its pilots under its own name, those for each downstream separately."""
     return f"{tenant}>{downstream}" if downstream else tenant
 
 
@@ -300,7 +300,7 @@ class QueueLane(NamedTuple):
     """The queue lane of a job: jobs of one owner and priority with similar resources."""
 
     tenant: str
-    """With what they are meant for, if that is not a pilot."""
+    """The tenant, with the downstream if the jobs are not for pilots."""
     resource_class: str
     priority: int
     owner: str
@@ -315,13 +315,13 @@ def lane_of(document: JobDocument) -> QueueLane:
 
 
 def lane_named(text: str) -> QueueLane:
-    """Read a lane back. Tenants have no slash in them, owners may."""
+    """Parse the name of a lane. Tenants have no slash in them, owners may."""
     tenant, name, priority, owner = text.split("/", 3)
     return QueueLane(tenant, name, int(priority), owner)
 
 
 def search_fields(document: JobDocument) -> dict[str, object]:
-    """What stores index beside the document itself: derived, never read back; what does not apply is left out."""
+    """The fields that stores index beside the document itself: derived, never read back; fields that do not apply are left out."""
     needs = document.resources
     kind = resource_class(needs)
     fields: dict[str, object] = {
@@ -359,7 +359,7 @@ def search_fields(document: JobDocument) -> dict[str, object]:
 
 
 def instance_of(work: str) -> tuple[str, int]:
-    """The task of a round, as verbs name it, and the number of the round; of a compensation its own name, which has none."""
+    """The task of a round, as verbs name it, and the number of the round; for a compensation its own name, without a number."""
     instance, _, after = work.rpartition("@")
     number, undoing, rest = after.partition("!")
     if undoing:

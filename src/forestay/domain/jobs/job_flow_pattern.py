@@ -10,9 +10,9 @@ from enum import StrEnum
 from forestay.domain.jobs.job_document import JobDocument
 
 FORGOTTEN = "forestay/forgotten"
-"""The label of a job whose submitter does not wait for it and will not ask for its state."""
+"""The label of a job whose submitter neither waits for it nor polls its state."""
 SUBMISSION = "forestay/submission"
-"""The label by which an interface records how it submits the job where nothing else tells: `synchronous` or `polling`."""
+"""The label by which an interface records how it submits the job if nothing else shows it: `synchronous` or `polling`."""
 
 
 class JobFlowPattern(StrEnum):
@@ -29,12 +29,12 @@ class JobFlowPattern(StrEnum):
     STAGING = "staging"
     """Files are staged before the job is executed."""
     EXECUTION = "execution"
-    """An attempt has begun, so that its state and exit code tell about a failure."""
+    """An attempt has begun, so that its state and exit code describe a failure."""
 
 
 def submission_pattern(document: JobDocument) -> JobFlowPattern:
     """How a job was submitted and is awaited."""
-    # A registered callback comes first: it may be registered at any time, also for a job that its submitter did not wait for.
+    # A registered callback takes precedence: it may be registered at any time, even for a job that its submitter did not wait for.
     if document.delivery is not None:
         return JobFlowPattern.NOTIFICATION
     if FORGOTTEN in document.labels or (document.flow_ref is not None and not document.flow_ref.of):
@@ -46,7 +46,7 @@ def submission_pattern(document: JobDocument) -> JobFlowPattern:
 
 
 def patterns_in_use(document: JobDocument) -> tuple[JobFlowPattern, ...]:
-    """All job-flow patterns that a job is in, the one of its submission first."""
+    """All job-flow patterns of a job, that of its submission first."""
     staging = (JobFlowPattern.STAGING,) if document.stages else ()
     execution = (JobFlowPattern.EXECUTION,) if document.attempt else ()
     return (submission_pattern(document), *staging, *execution)

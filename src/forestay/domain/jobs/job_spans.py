@@ -1,7 +1,7 @@
 """Trace spans of a job's history, for display beside the user's own traces.
 
-Spans are made of what is written in the job's document, and their names are digests: whoever makes one again makes the same, so that nothing has to be
-remembered and nothing is told twice. A trace is the submitter's, if one came with the job; else it is named by the run or the job.
+Spans are derived from the job's document, and their ids are digests: a span made again is the same, so that nothing has to be
+stored and nothing is reported twice. The trace is the submitter's, if one came with the job; else its id is derived from the run or the job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Span:
     """Something that took time. Times are milliseconds since 1970."""
 
     process: str
-    """Who did it: `server`, `reconciler`, `orchestrator`, `pilot`; empty: whoever tells it."""
+    """The process that did it: `server`, `reconciler`, `orchestrator`, `pilot`; empty: the reporting one."""
     name: str
     trace: str
     id: str
@@ -46,11 +46,11 @@ class Span:
     end: int
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
     error: str | None = None
-    """Why it did not end well."""
+    """Why it failed."""
 
 
 def read_traceparent(text: str) -> TraceContext | None:
-    """The context of W3C Trace Context's header; None for anything else, which is to be ignored."""
+    """The trace context in a W3C `traceparent` header; None for anything else, which is to be ignored."""
     match = _PARENT.match(text)
     if match is None or text.startswith("ff") or (text.startswith("00") and match[4]):
         return None
@@ -72,7 +72,7 @@ def context_of(document: JobDocument) -> TraceContext:
 
 
 def job_span(job: str) -> str:
-    """The name of the span of a whole job."""
+    """The id of the span of a whole job."""
     return _digest("job-span", job)[:16]
 
 
@@ -86,10 +86,10 @@ def submit_span(document: JobDocument, *, until: int) -> Span:
 
 
 def spans_of(document: JobDocument) -> tuple[Span, ...]:
-    """What has ended by the last write of a document."""
+    """The spans that ended by the last write of a document."""
     history = document.history
     first = len(history)
-    # What one write did has one time.
+    # All changes of one write have the same time.
     while first > 0 and history[first - 1].at == history[-1].at:
         first -= 1
     telling = _SpanBuilder(document)
@@ -155,7 +155,7 @@ class _SpanBuilder:
         if begun is not None:
             yield self.span(f"stage-in {line.attempt}", "stage in", begin, begun.at, process=PILOT, parent=attempt.id)
         if result is not None and result.started is not None and result.wall is not None:
-            # The pilot's clock is not the server's: a command is shown within its attempt, and what the pilot said stands beside it.
+            # The pilot's clock is not the server's: a command is shown within its attempt, with the pilot's own times beside it.
             since = min(max(result.started, begin), line.at)
             until = min(max(since + round(1000 * result.wall), since), line.at)
             fields: dict[str, str | int | float] = {"forestay.started": result.started, "forestay.wall": result.wall}

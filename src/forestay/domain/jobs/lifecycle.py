@@ -19,21 +19,21 @@ class Event(StrEnum):
     CREATE = "create"
     CLAIM = "claim"
     BEGIN = "begin"
-    """Its inputs are there, and its pilot starts it; told only of jobs that have inputs."""
+    """Its inputs are staged, and its pilot starts it; reported only for jobs that have inputs."""
     COMPLETE = "complete"
-    """The pilot's end was good and its outputs are committed."""
+    """The pilot reported success and the outputs are committed."""
     FAILURE = "failure"
     RETRY = "retry"
     GIVE_UP = "give-up"
-    """No attempt is left and the default policy says so."""
+    """No attempt is left, and the job fails by its policy."""
     RELEASE = "release"
-    """The claim was taken away: pilot dead, silent, or it gave the job back."""
+    """The claim was released: the pilot is dead or silent, or returned the job."""
     QUARANTINE = "quarantine"
-    """Released so often that the job itself is suspected; it waits for someone."""
+    """Released so often that the job itself is suspected; it waits for a person."""
     REUSE = "reuse"
-    """The result of an earlier job with the same key stands for this one's; nothing is run."""
+    """The result of an earlier job with the same key is used for this one; nothing is run."""
     ADOPT = "adopt"
-    """A released claim ended well after all and nobody has claimed the job since."""
+    """A released claim succeeded after all and nobody has claimed the job since."""
     KEEP_COMPLETION = "keep-completion"
     """The job is held, so its end is kept and not yet applied."""
     CANCEL = "cancel"
@@ -42,11 +42,11 @@ class Event(StrEnum):
     FORCE_COMPLETE = "force-complete"
     FORCE_FAIL = "force-fail"
     RESTORE = "restore"
-    """The store was brought back from a backup: what was done since is not known, and the generation is raised."""
+    """The store was restored from a backup: later changes are unknown, and the generation is raised."""
     REMAKE = "remake"
     """Its outputs were lost, and another job makes them again; the job itself stays as it is."""
     NOTIFY = "notify"
-    """The notification of the end was taken, or is put off."""
+    """The notification of the end was accepted, or is postponed."""
 
 
 _A, _R, _F = State.AVAILABLE, State.RUNNING, State.FAULTED
@@ -90,7 +90,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 
 
 class ForbiddenTransition(Exception):
-    """A bug: the table has no such step. Carries the job's story, so that the report explains itself."""
+    """A bug: the table has no such transition. Carries the job's story, so that the report is self-explanatory."""
 
     def __init__(self, document: JobDocument, event: Event) -> None:
         super().__init__(f"job {document.id}: no {event} from {document.state}; story: {document.history}")
@@ -106,7 +106,7 @@ class TransitionRefused:
 
 
 def allowed(document: JobDocument, event: Event) -> bool:
-    """Whether the table has the step and this writer may write the document."""
+    """Whether the table has the transition and this writer may write the document."""
     return (document.state, event) in TRANSITIONS and document.min_writer <= WRITER
 
 
@@ -124,7 +124,7 @@ def step(document: JobDocument, event: Event, *, now: int, by: str, note: str = 
 
 
 KEEP = 24
-"""So many lines stay on the document; a longer story is moved, oldest first, to create-only chapters."""
+"""The number of lines kept in the document; a longer story is moved, oldest first, to create-only chapters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def fold(document: JobDocument) -> tuple[JobDocument, Chapter | None]:
 
 
 def whole_story(document: JobDocument, chapters: Iterable[Chapter]) -> tuple[Transition, ...]:
-    """All lines in order. A chapter whose document write did not take place is overruled by the document."""
+    """All lines in order. If a chapter was stored but its document was not, the document takes precedence."""
     lines = {line.rev: line for chapter in sorted(chapters, key=lambda c: c.first) for line in chapter.lines}
     first = document.history[0].rev if document.history else 0
     lines = {rev: line for rev, line in lines.items() if rev < first}
@@ -181,7 +181,7 @@ _CLAIM = re.compile(r";? ?claim [0-9a-f]{32} ?")
 
 
 def words(line: Transition) -> str:
-    """One line of the story as a sentence; ids of claims are left to those who read the line itself."""
+    """One line of the story as a sentence; ids of claims are only in the line itself."""
     template = _WORDS.get(line.event)
     note = _CLAIM.sub("", line.note)
     if template is None:  # written by a newer release

@@ -27,7 +27,7 @@ class OutboundPolicy:
 
     @classmethod
     def only(cls, *urls: str, setting: str) -> OutboundPolicy:
-        """The hosts of addresses that an administrator has written down: these very hosts, which may be on a private network."""
+        """A policy that allows only the hosts of addresses that an administrator configured, which may be on a private network."""
         hosts = {urlsplit(url).hostname for url in urls}
         return cls(tuple(sorted(f"private:{host}" for host in hosts if host)), setting=setting)
 

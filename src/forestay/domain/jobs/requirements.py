@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 REQUIRES = "requires"
-"""Where a document keeps the condition that its pilot has to satisfy."""
+"""The field of a document for the condition that its pilot has to satisfy."""
 LICENCES = "licences"
-"""Where a document keeps how many seats of each licence its job has while it runs."""
+"""The field of a document for the seats of each licence that its job has while it runs."""
 
 MAX_REQUIREMENT = 1000
 MAX_LICENCES = 8
@@ -25,7 +25,7 @@ class _HasNeeds(Protocol):
 
 
 def needs_as_plain(job: _HasNeeds) -> dict[str, Any]:
-    """The two fields, without those at their default: ids of what has none of them stay as they were."""
+    """The two fields, without defaults: ids of specifications without them stay as they were."""
     out: dict[str, Any] = {}
     if job.requires:
         out["requires"] = job.requires
@@ -35,7 +35,7 @@ def needs_as_plain(job: _HasNeeds) -> dict[str, Any]:
 
 
 def wrong_needs(job: _HasNeeds) -> list[tuple[tuple[str, ...], str]]:
-    """What is wrong with the two fields, each with its place. Whether the condition compiles is another's business."""
+    """The errors in the two fields, each with its position. Whether the condition compiles is checked elsewhere."""
     wrong: list[tuple[tuple[str, ...], str]] = []
     if len(job.requires) > MAX_REQUIREMENT:
         wrong.append((("requires",), f"a requirement has at most {MAX_REQUIREMENT} characters"))
@@ -62,7 +62,7 @@ def licences_of(extra: Mapping[str, object]) -> Mapping[str, int]:
 
 
 def needs_extra(job: _HasNeeds) -> dict[str, object]:
-    """What of it a job's document repeats, since whoever gives jobs to pilots does not read specifications."""
+    """The part that a job's document repeats, since the dispatcher does not read specifications."""
     out: dict[str, object] = {}
     if job.requires:
         out[REQUIRES] = job.requires

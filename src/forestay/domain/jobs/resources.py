@@ -14,7 +14,7 @@ class Resources:
 
     cpus: int = 1
     memory: int = 0
-    """Bytes; 0 means that the job does not say."""
+    """Bytes; 0: the job does not state it."""
     disk: int = 0
     gpus: int = 0
     wall: int | None = None
@@ -22,7 +22,7 @@ class Resources:
 
 
 def fits(need: Resources, free: Resources) -> bool:
-    """Whether a pilot with so much free can run a job that needs so much."""
+    """Whether a pilot with these free resources can run a job with these needs."""
     if free.wall is not None and need.wall is not None and need.wall > free.wall:
         return False
     return need.cpus <= free.cpus and need.memory <= free.memory and need.disk <= free.disk and need.gpus <= free.gpus
@@ -43,18 +43,18 @@ def _least(step: int, unit: int = 1) -> int:
 
 @lru_cache(maxsize=4096)
 def resource_class(need: Resources) -> str:
-    """The class of jobs that need about as much: each resource rounded up to a power of two."""
+    """The class of jobs with similar needs: each resource rounded up to a power of two."""
     return f"c{_step(need.cpus)}m{_step(need.memory, MIB)}d{_step(need.disk, MIB)}g{_step(need.gpus)}"
 
 
 def class_may_fit(name: str, free: Resources) -> bool:
-    """Whether some job of that class could run in what is free; each job is still checked by `fits`."""
+    """Whether some job of that class could run in the free resources; each job is still checked by `fits`."""
     return fits(_least_of(name), free)
 
 
 @lru_cache(maxsize=4096)
 def _least_of(name: str) -> Resources:
-    """The least that a job of a class needs."""
+    """The smallest needs of a job of a class."""
     cpus, rest = name[1:].split("m")
     memory, rest = rest.split("d")
     disk, gpus = rest.split("g")
@@ -62,7 +62,7 @@ def _least_of(name: str) -> Resources:
 
 
 def less(free: Resources, taken: Resources) -> Resources:
-    """What is left when a job has been placed."""
+    """The free resources after a job has been placed."""
     return Resources(
         cpus=free.cpus - taken.cpus,
         memory=free.memory - taken.memory,

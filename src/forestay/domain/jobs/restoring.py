@@ -1,7 +1,7 @@
 """What happens to a job whose store was restored from a backup.
 
-The store knows nothing of what was done since. The job may have been claimed, run and even ended; pilots may be at it still. So the
-generation is raised, which fences off every claim that anyone may hold, what ran is to be had again, and the story says why.
+The store knows nothing of later changes. The job may have been claimed, run and even ended; pilots may still run it. Therefore the
+generation is raised, which fences off every existing claim, running jobs become available again, and the story says why.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
 
 HOLDER = "restored"
-"""Holds the jobs with effects outside, until a person has seen whether those took place."""
+"""Holds the jobs with external effects, until a person has checked whether those took place."""
 STEP = 2
-"""One number between two generations is for jobs that a run had to make once more."""
+"""One number between two generations is for jobs that a run had to create again."""
 _MINUTE = 60_000
 _EPOCH = 1_735_689_600_000
-"""2025 began. Minutes since then are higher at every restore, of whatever backup: nothing that is in the store itself is."""
+"""The beginning of 2025. Minutes since then are higher at every restore, of whatever backup; nothing in the store itself has this property."""
 
 
 def next_generation(known: int, now: int) -> int:
-    """The generation after a restore: higher than all that the store knows, and than all that it may have forgotten."""
+    """The generation after a restore: higher than every one that the store knows or may have lost."""
     minutes = max(0, now - _EPOCH) // _MINUTE
     return max(known + STEP, minutes + minutes % 2)
 
@@ -29,7 +29,7 @@ def next_generation(known: int, now: int) -> int:
 def restored(
     document: JobDocument, *, generation: int, external: bool, now: int, by: str, reason: str
 ) -> JobDocument | TransitionRefused:
-    """The job in the new generation; as it is, if it is final or there already."""
+    """The job in the new generation; unchanged if it is final or already in it."""
     if document.final or document.generation >= generation:
         return document
     if not allowed(document, Event.RESTORE):

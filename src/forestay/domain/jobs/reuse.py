@@ -1,7 +1,7 @@
 """Whether the result of an earlier job may replace that of a new one: only if everything that can affect the result is the same.
 
 That is its *reuse key*: the specification as it is for this job (command, environment, container, outputs, parameters, number) and the digest of every input.
-Resources, priority, retries, labels and names of runs are no part of it. Jobs with effects outside are never reused.
+Resources, priority, retries, labels and names of runs are not part of it. Jobs with external effects are never reused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.jobs.specification import Effects, RunnerKind, Specification
 
 REUSE = "reuse"
-"""Where the document of a job says what was decided about reusing a result."""
+"""The field of a job's document for the decision about reusing a result."""
 NOT_ASKED = "its flow does not reuse results; 'reuse: true' in the flow asks for it"
 FIRST = "no earlier result of this element of the task is known"
 
@@ -37,7 +37,7 @@ def reuse_fields(
     digests: Mapping[str, str],
     contents: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """A digest of each thing that a job's result can depend on.
+    """The digest of everything that a job's result can depend on, by name.
 
     ``digests``: of its inputs, by their names in its folder; ``contents``: of the files that its parameters name.
     """
@@ -75,17 +75,17 @@ def named_files(parameters: Mapping[str, object]) -> list[str]:
 
 
 def reuse_key(tenant: str, fields: Mapping[str, str]) -> str:
-    """The name of all of it together."""
+    """The digest of all fields together."""
     return _digest([tenant, sorted(fields.items())])
 
 
 def differing(fields: Mapping[str, str], before: Mapping[str, object]) -> list[str]:
-    """The fields in which a job is not like an earlier one."""
+    """The fields in which a job differs from an earlier one."""
     return sorted(name for name in fields.keys() | before.keys() if fields.get(name) != before.get(name))
 
 
 def reuse_note(document: JobDocument) -> Mapping[str, object]:
-    """What was decided about a job; empty: nothing was."""
+    """The decision about a job; empty: none."""
     note = document.extra.get(REUSE) if document.extra else None
     return note if isinstance(note, Mapping) else {}
 
@@ -100,10 +100,10 @@ class ReuseExplanation(NamedTuple):
     """Why a job runs, or whose result it has instead."""
 
     reused: str | None
-    """The job whose result stands for its own."""
+    """The job whose result replaces its own."""
     why: str
     differs: tuple[str, ...] = ()
-    """The fields of its key that are not as in the nearest earlier job."""
+    """The fields of its key that differ from those of the nearest earlier job."""
     nearest: str | None = None
 
 
@@ -120,7 +120,7 @@ def why_run(document: JobDocument) -> ReuseExplanation:
 
 
 def expected_digests(document: JobDocument) -> Mapping[str, str]:
-    """The digests that the inputs of a job had when its key was made: what is staged must be the same, or the key would be another's."""
+    """The digests that the inputs of a job had when its key was made: staged inputs must have the same, or the key would not apply."""
     known = reuse_note(document).get("inputs")
     return {str(name): str(digest) for name, digest in known.items()} if isinstance(known, Mapping) else {}
 

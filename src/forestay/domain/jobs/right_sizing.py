@@ -2,7 +2,7 @@
 
 The figure is a nearest-rank quantile of what earlier jobs used, so that at least that share of them used no more, plus some room. Jobs with larger inputs
 often need more, so there is also a figure for each range of input sizes; a range of larger inputs never gets less than one of smaller ones. A job that
-ran out of memory needed more than it asked for, nobody knows how much: it counts as boundless, and where too many did there is no figure. An input
+ran out of memory needed an unknown amount more than it requested: it counts as unbounded, and where too many did there is no figure. An input
 larger than any that was measured has none either.
 """
 
@@ -24,7 +24,7 @@ SHARE = 0.99
 MEMORY_ROOM, WALL_ROOM = 1.1, 1.25
 """Run times differ more from node to node than memory does."""
 LEAST = 50
-"""Jobs that a figure needs: of fewer, the largest says too little about the next."""
+"""The fewest jobs for a figure: with fewer, the largest says too little about the next."""
 MOST_RANGES = 6
 MIB = 1 << 20
 
@@ -37,12 +37,12 @@ class Measured(NamedTuple):
     wall: float
     """Seconds."""
     asked_memory: int
-    """0: it did not say."""
+    """0: it stated none."""
     asked_wall: int | None
     input_bytes: int | None
-    """None: not known."""
+    """None: unknown."""
     out_of_memory: bool = False
-    """It was killed for memory: it needed more than it asked for."""
+    """It was killed for exceeding its memory: it needed more than it requested."""
     out_of_time: bool = False
 
 
@@ -61,13 +61,13 @@ class Sizes:
     """The figures of a task."""
 
     memory: int | None
-    """One for all its jobs; None: there is none."""
+    """The figure for all its jobs; None: there is none."""
     wall: int | None
     ranges: tuple[SizeRange, ...] = ()
-    """By input size, where that is known of all jobs and differs."""
+    """By input size, if that is known for all jobs and differs."""
 
     def memory_for(self, input_bytes: int | None) -> int | None:
-        """The figure for a job with inputs of this size; that of all jobs where sizes are not told apart."""
+        """The figure for a job with inputs of this size; that for all jobs if there are no ranges."""
         if not self.ranges or input_bytes is None:
             return self.memory
         return next((sizes.memory for sizes in self.ranges if input_bytes <= sizes.up_to), None)
@@ -79,11 +79,11 @@ class Backtest:
 
     jobs: int
     failed: int
-    """Those that would have run out of memory, though they had enough."""
+    """Jobs that would have run out of memory, though they had enough."""
     wasted: float
-    """Byte-seconds of memory that were asked for and not used."""
+    """Byte-seconds of memory that were requested and not used."""
     would_waste: float
-    """The same with the figures; of a job that would have failed, all of that attempt and then what it asked for."""
+    """The same with the figures; for a job that would have failed, all of that attempt and then the waste with its own request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +93,17 @@ class SizeAdvice:
     jobs: int
     """Measured."""
     asked_memory: int
-    """What most of them asked for; 0: they did not say."""
+    """What most of them requested; 0: they stated none."""
     asked_wall: int | None
     out_of_memory: int
     sizes: Sizes | None
     """None: too few jobs were measured."""
     backtest: Backtest | None = None
-    """None: too few, or they did not say how much memory they need."""
+    """None: too few, or they requested no amount of memory."""
 
 
 def measured(document: JobDocument) -> Measured | None:
-    """What a job that has ended used; None if nobody measured it, it reused a result, or it failed before it used what it needs."""
+    """What an ended job used; None if it was not measured, reused a result, or failed before it used what it needs."""
     ending = document.winner or document.last
     if ending is None or not ending.peak_memory or ending.wall is None or result_job(document) != document.id:
         return None
@@ -116,7 +116,7 @@ def measured(document: JobDocument) -> Measured | None:
 
 
 def nearest_rank(values: Iterable[float], share: float) -> float:
-    """The smallest of some values that is not exceeded by this share of them."""
+    """The smallest value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
@@ -129,7 +129,7 @@ def sizes_of(jobs: Sequence[Measured]) -> Sizes | None:
 
 
 def advise(jobs: Sequence[Measured]) -> SizeAdvice:
-    """What is said about a task. ``jobs``: the oldest first."""
+    """The advice for a task. ``jobs``: the oldest first."""
     asked = Counter(job.asked_memory for job in jobs).most_common(1)
     walls = Counter(job.asked_wall for job in jobs).most_common(1)
     half = len(jobs) // 2
@@ -144,14 +144,14 @@ def advise(jobs: Sequence[Measured]) -> SizeAdvice:
 
 
 def backtest(before: Sequence[Measured], after: Sequence[Measured]) -> Backtest | None:
-    """What the figures of some jobs would have done to later ones; None if there are none, or these did not say what they need."""
+    """The effect that the figures of some jobs would have had on later ones; None if there are none, or these requested no memory."""
     sizes = sizes_of(before)
     judged = [job for job in after if job.asked_memory and not job.out_of_memory]
     if sizes is None or sizes.memory is None or not judged:
         return None
     failed, wasted, would_waste = 0, 0.0, 0.0
     for job in judged:
-        # Never more than was asked for: this is about what can be saved.
+        # Never more than was requested: this measures what can be saved.
         memory = min(sizes.memory_for(job.input_bytes) or job.asked_memory, job.asked_memory)
         spare = max(0, job.asked_memory - job.memory) * job.wall
         wasted += spare

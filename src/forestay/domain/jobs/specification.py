@@ -18,7 +18,7 @@ class Effects(StrEnum):
     """Whether a run changes anything that Forestay does not publish itself."""
 
     INTERNAL = "internal"
-    """Only outputs that the commit makes visible: a second attempt cannot be seen."""
+    """Only outputs that the commit makes visible: a second attempt has no visible effect."""
     EXTERNAL = "external"
     """Mail, a shared database: a run is killed when its pilot has lost its lease, and after a stop a person decides whether it runs again."""
     RESUMABLE = "resumable"
@@ -39,12 +39,12 @@ class WhenExhausted(StrEnum):
 
     FAIL = "fail"
     HOLD = "hold"
-    """It stays faulted and waits for someone."""
+    """It stays faulted and waits for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and when a failure of a job is tried again; the default policy where no rule answers."""
+    """How often and when a failed job is retried if no rule answers."""
 
     max_attempts: int = 1
     wait: int = 0
@@ -66,15 +66,15 @@ class Specification:
     staging: Staging = Staging.PARALLEL
     outputs: tuple[str, ...] = ()
     named_outputs: Mapping[str, str] = field(default_factory=dict)
-    """Of a task's jobs: the pattern by the name that other tasks use, with `{name}` where a job's parameter stands."""
+    """For a task's jobs: the pattern by the name that other tasks use, with `{name}` for a job's parameter."""
     effects: Effects = Effects.INTERNAL
     runner: RunnerKind = RunnerKind.PROCESS
     container: str = ""
     """The image that the command runs in; empty for none."""
     requires: str = ""
-    """A condition over what pilots say of themselves, such as `gpu.model == "A100"`; empty: any pilot with room does."""
+    """A condition over the features that pilots report, such as `gpu.model == "A100"`; empty: any pilot with free resources will do."""
     licences: Mapping[str, int] = field(default_factory=dict)
     """Seats that each job has while it runs, by licence."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Fields that a newer writer put there."""
+    """Fields of a newer writer."""

@@ -21,7 +21,7 @@ def cancel(document: JobDocument, *, now: int, by: str, reason: str = "") -> Job
 
 
 def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str = "") -> JobDocument | TransitionRefused:
-    """Suspend the job on behalf of a holder. What runs may finish; its end is kept."""
+    """Suspend the job on behalf of a holder. A running attempt may finish; its end is kept."""
     if not allowed(document, Event.HOLD):
         return TransitionRefused(f"the job is already {document.state}")
     if holder in document.holders:
@@ -35,7 +35,7 @@ def hold(document: JobDocument, *, holder: str, now: int, by: str, reason: str =
 def let_go(
     document: JobDocument, *, holder: str, now: int, by: str, answer: FailureAnswer | None = None, reason: str = ""
 ) -> JobDocument | TransitionRefused:
-    """Take one holder away; the last one to let go continues the job and applies a kept end."""
+    """Remove one holder; removing the last continues the job and applies a kept end."""
     if holder not in document.holders:
         return TransitionRefused(f"{holder} does not hold the job; holders: {', '.join(document.holders) or 'none'}")
     if not allowed(document, Event.CONTINUE):
@@ -49,7 +49,7 @@ def let_go(
 def retry(
     document: JobDocument, *, now: int, by: str, reason: str = "", answered: str = ""
 ) -> JobDocument | TransitionRefused:
-    """Let a faulted job be claimed again. ``answered``: the incident that this answers; what its playbook holds is let go of by the same write."""
+    """Let a faulted job be claimed again. ``answered``: the incident that this answers; the holder of its playbook is removed by the same write."""
     if not allowed(document, Event.RETRY):
         return TransitionRefused(f"the job is {document.state}, not faulted")
     holders = tuple(holder for holder in document.holders if not answered or not holder.startswith(f"{answered}:"))
@@ -86,14 +86,14 @@ def resubmit(
 
 
 def _cleared(document: JobDocument) -> Mapping[str, object]:
-    """What is kept beside the job, without the deaths that were held against it."""
+    """The extra fields of the job, without the count of pilot deaths."""
     return {name: value for name, value in document.extra.items() if name != PILOT_DEATHS}
 
 
 def force(
     document: JobDocument, *, to: State, expected: Token, now: int, by: str, reason: str
 ) -> JobDocument | TransitionRefused:
-    """Say by hand that the job counts as done, or as failed; only if it still stands as the caller saw it."""
+    """Declare the job done, or failed, by hand; only if it is still as the caller saw it."""
     event = Event.FORCE_COMPLETE if to is State.FORCED_COMPLETE else Event.FORCE_FAIL
     if expected != document.token:
         return TransitionRefused(

@@ -45,12 +45,12 @@ class Submission:
     callback: str | None = None
     held: bool = False
     holders: tuple[str, ...] = ()
-    """Others than the owner who hold it from the start."""
+    """Holders other than the owner, from the start."""
     downstream: str = ""
     """The task server that it is meant for, or `any`; empty: a pilot."""
     flow_ref: FlowRef | None = None
     generation: int = 0
-    """Above 0: the store lost the job's document and it is made once more."""
+    """Above 0: the store lost the job's document, and it is created again."""
 
 
 def new_job(submission: Submission, *, job: str, now: int, by: str, trace: str = "") -> JobDocument:
@@ -108,11 +108,11 @@ class JobElement(NamedTuple):
     parameters: Mapping[str, object]
     flow_ref: FlowRef | None
     extra: Mapping[str, object] = MappingProxyType({})
-    """What else its document says."""
+    """Further fields of its document."""
     reused: AttemptResult | None = None
-    """The result of an earlier job, which stands for its own."""
+    """The result of an earlier job, which replaces its own."""
     note: str = ""
-    """What the first line of its story says besides."""
+    """A note in the first line of its story."""
 
 
 def new_jobs(
