@@ -1,6 +1,6 @@
 """The actions of playbooks: each is one effect, with its arguments.
 
-The thirteen of paper P1 are `Steer` (remove, suspend and continue of a task, a run or all runs; restart, force-complete and force-fail of an
+The thirteen of paper P1 are `Steer` (remove, suspend and continue of a task, a run or all runs; restart, force-complete and force-fail of a
 task) and `CompensateAction`; `Select` is of its selection service. The job patterns of paper P0 are `Restage`, `FreeSpace`, `ReserveSpace`, `Resubmit`,
 `Repoll` and `Reregister`. `Remake`, `RetryByPolicy`, `Rollback`, `Notify`, `AvoidHost` and `Hold` are additions.
 """
@@ -15,7 +15,7 @@ MAX_WORKLETS = 16
 """Worklets that one step runs together."""
 MAX_MAPPINGS = 64
 MAX_WAIT = 30 * 86_400
-"""Seconds that a step may put something off."""
+"""The longest delay of a step in seconds."""
 MAX_SIZE = 1 << 50
 MAX_FACTOR = 64
 MAX_TEXT = 500
@@ -28,48 +28,48 @@ class ActionKind(StrEnum):
     REMOVE = "remove"
     SUSPEND = "suspend"
     CONTINUE = "continue"
-    """Takes away what this very playbook has suspended, and nothing else."""
+    """Ends the suspensions of this playbook, and no others."""
     RESTART = "restart"
     FORCE_COMPLETE = "force-complete"
     FORCE_FAIL = "force-fail"
     COMPENSATE = "compensate"
-    """Runs worklets, and goes on when all of them have ended."""
+    """Runs worklets, and continues when all of them have ended."""
     SELECT = "select"
     """Runs a worklet for the late-bound task."""
     RESTAGE = "restage"
     REMAKE = "remake"
-    """Has the job that made a lost input make it again, and tries the failed job again when that is done."""
+    """Has the producer of a lost input make it again, and retries the failed job when that is done."""
     FREE_SPACE = "free-space"
     RESERVE_SPACE = "reserve-space"
     RESUBMIT = "resubmit"
     REPOLL = "repoll"
-    """Answers polls for the job that was submitted first with what the one in its place is at."""
+    """Answers polls for the original job with the state of its replacement."""
     REREGISTER = "reregister"
-    """Has the end of the job in its place told to whoever waits for the first one."""
+    """Reports the end of the replacement job to those who wait for the original."""
     RETRY = "retry"
-    """Tries again after the wait of the level that comes next."""
+    """Retries after the wait of the next level."""
     ROLLBACK = "rollback"
-    """Fails the run: what it did is compensated, the last thing first."""
+    """Fails the run: its completed tasks are compensated, in reverse order."""
     NOTIFY = "notify"
     AVOID_HOST = "avoid-host"
     HOLD = "hold"
-    """Keeps it for a person: it stays suspended, and is shown in the inbox."""
+    """Leaves it to a person: it stays suspended, and is shown in the inbox."""
 
 
 class ActionTarget(StrEnum):
-    """What is meant, from the small to the large."""
+    """The target of an action, from the smallest to the largest."""
 
     SUBJECT = "subject"
-    """What the exception is about: its job, or its task if it is about no job. The default. A decision has one of the others in its place."""
+    """The subject of the exception: its job, or its task if there is no job. The default. A decision replaces it by one of the others."""
     JOB = "job"
-    """The one job that the exception is about; of a scatter one element."""
+    """The job that the exception is about; in a scatter one element."""
     TASK = "task"
-    """The task; of a job that no run asked for, the job itself."""
+    """The task; for a job without a run, the job itself."""
     RUN = "run"
     ANCESTORS = "ancestors"
-    """The run, the run that started it, and on upwards: all runs, restricted to ancestors."""
+    """The run, the run that started it, and so on upwards: all runs, restricted to ancestors."""
     ALL_RUNS = "all-runs"
-    """Every run of the same version of the flow; suspended, also those that start later."""
+    """Every run of the same version of the flow; a suspension includes those that start later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Worklet:
     give: Mapping[str, object] = field(default_factory=dict)
     """Its parameters. In a text, ``${params.NAME}``, ``${tasks.NAME.result…}`` or ``${incident.…}`` stands for a value of the run or incident."""
     take: Mapping[str, str] = field(default_factory=dict)
-    """What comes back: the run's parameter, and the worklet's output that it is set to."""
+    """The returned data: the run's parameter, and the worklet's output that it is set to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,21 +144,21 @@ class Restage:
     timeout: int | None = None
     """Seconds."""
     place: str = ""
-    """The other target; empty: any that fits."""
+    """The other target; empty: any suitable one."""
 
     action = ActionKind.RESTAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Remake:
-    """Has a lost input made again by a new run of the job that made it; the failed job waits for it, and does not pay for the attempt."""
+    """Has a lost input made again by a new run of its producer; the failed job waits for it, and is not charged for the attempt."""
 
     action = ActionKind.REMAKE
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSpace:
-    """Makes room where the job's files are to go, by removing what may be removed."""
+    """Frees space at the target of the job's files by deleting removable files."""
 
     size: int
     """Bytes."""
@@ -181,12 +181,12 @@ class Resubmission(StrEnum):
 
     SAME = "same"
     CHANGED = "changed"
-    """With other needs."""
+    """With changed needs."""
     OTHER_DOMAIN = "other-domain"
 
 
 class Amount(StrEnum):
-    """A need of a job that may be changed."""
+    """A resource need of a job that may be changed."""
 
     CPUS = "cpus"
     MEMORY = "memory"
@@ -197,7 +197,7 @@ class Amount(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NeedChange:
-    """How a need changes: times a factor, or to an amount; never above the bound, and never below what it was."""
+    """The change of a need: by a factor, or to an amount; never above the bound, and never below the present value."""
 
     factor: float | None = None
     to: int | None = None
@@ -213,7 +213,7 @@ class Resubmit:
     wait: int = 0
     """Seconds."""
     domain: str = ""
-    """The other domain; empty: any that can take it."""
+    """The other domain; empty: any that can run it."""
 
     action = ActionKind.RESUBMIT
 
@@ -315,7 +315,7 @@ KINDS: Mapping[ActionKind, type[Action]] = {
     ActionKind.AVOID_HOST: AvoidHost,
     ActionKind.HOLD: Hold,
 }
-"""The record of arguments that belongs to each action."""
+"""The argument record of each action."""
 
 _IN_RUN = frozenset({ActionTarget.SUBJECT, ActionTarget.JOB, ActionTarget.TASK, ActionTarget.RUN})
 INSIDE: Mapping[ActionTarget, frozenset[ActionTarget]] = {
@@ -326,12 +326,12 @@ INSIDE: Mapping[ActionTarget, frozenset[ActionTarget]] = {
     ActionTarget.ANCESTORS: _IN_RUN | {ActionTarget.ANCESTORS},
     ActionTarget.ALL_RUNS: _IN_RUN | {ActionTarget.ALL_RUNS},
 }
-"""What is part of each target: what ends a run ends its tasks, and the job or task that the exception is about."""
+"""The parts of each target: an action that ends a run ends its tasks, and the job or task that the exception is about."""
 
 RESENDING = frozenset(
     {ActionKind.RESTART, ActionKind.RESUBMIT, ActionKind.RESTAGE, ActionKind.REMAKE, ActionKind.RETRY}
 )
-"""Those that send the work off again; a playbook has at most one of them."""
+"""Those that start the work again; a playbook has at most one of them."""
 JOB_PATTERNS = frozenset(
     {
         ActionKind.RESTAGE,
@@ -345,11 +345,11 @@ JOB_PATTERNS = frozenset(
         ActionKind.AVOID_HOST,
     }
 )
-"""Those that are about a job; no run as a whole has one."""
+"""Those that apply to a job; a run as a whole has none."""
 
 
 def target_of(action: Action) -> ActionTarget | None:
-    """What an action is about; ``None``: nothing that can be suspended or ended."""
+    """The target of an action; ``None``: nothing that can be suspended or ended."""
     match action:
         case Steer(target=target) | Hold(target=target):
             return target

@@ -1,6 +1,6 @@
 """The default policy for files that could not be staged, if no rule answers: the re-stage patterns of paper P0, section 4, and remakes of lost outputs.
 
-Pure: what must be looked up (whether another good replica is known) is told. Each job is helped so a bounded number of times; after that its own
+Pure: facts that must be looked up (whether another good replica is known) are passed in. Each job is treated like this a bounded number of times; after that its own
 retry policy answers, as for any failure.
 """
 
@@ -15,12 +15,12 @@ from forestay.domain.playbooks.action import FreeSpace, Remake, Restage, Restagi
 from forestay.domain.playbooks.playbook import PlaybookStep, WhenRefused
 
 MOST = 3
-"""How often the default policy brings the files of one job again by itself."""
+"""How often the default policy restages the files of one job by itself."""
 LONGEST = 3_600
 """Seconds; a time limit grows no further."""
 LEAST_FREED = 1 << 20
 _SOURCE = frozenset({Cause.DATA_MISSING, Cause.DATA_CORRUPT, Cause.TRANSFER, Cause.NETWORK, Cause.POLICY})
-"""Causes that are about where a file came from."""
+"""Causes that concern the source of a file."""
 _LOST = frozenset({Cause.DATA_MISSING, Cause.DATA_CORRUPT})
 _SLOW = frozenset({"ETIMEDOUT", "TimeoutError", "timeout"})
 
@@ -33,22 +33,22 @@ class FileFailure:
     cause: Cause
     error: str
     other_replica: bool
-    """Whether a replica of the file is known that did not fail."""
+    """Whether another replica of the file is known that has not failed."""
     room: str = ""
-    """What can be freed where there was no room: `cache`, `element`; empty: nothing is known that could."""
+    """Where space can be freed: `cache`, `element`; empty: nowhere, as far as is known."""
     several_hosts: bool = False
-    """Whether there is another host to go to."""
+    """Whether another host is available."""
     wanted: int = 0
-    """Bytes of all inputs, as far as they are known."""
+    """Bytes of all inputs, as far as known."""
     lost_output: bool = False
-    """Whether the file is an output of another job, which can be asked to make it again."""
+    """Whether the file is an output of another job, which can make it again."""
 
 
 def default_steps(document: JobDocument, failure: FileFailure) -> tuple[PlaybookStep, ...]:
-    """What is done; nothing: the job's own retry policy answers."""
+    """The steps to take; none: the job's own retry policy answers."""
     done = restaged(document.extra)
     if failure.stage == "staging-in" and failure.cause in _LOST and failure.lost_output and not failure.other_replica:
-        # One host may lack a file system that the others have; what is damaged is so for all.
+        # One host may lack a file system that the others have; a damaged file is damaged for all.
         if failure.several_hosts and not done and failure.cause is Cause.DATA_MISSING:
             return (PlaybookStep(Restage(Restaging.OTHER_TARGET)),)
         return (PlaybookStep(Remake()),)
@@ -69,8 +69,8 @@ def default_steps(document: JobDocument, failure: FileFailure) -> tuple[Playbook
 
 
 def _room(document: JobDocument, failure: FileFailure) -> tuple[PlaybookStep, ...]:
-    """Free what can be freed there, then try it again; what nothing can be freed for goes elsewhere."""
-    # If nothing may be removed after all, others may have made room meanwhile.
+    """Free what can be freed there, then retry; if nothing can be freed, the job goes elsewhere."""
+    # Even if nothing may be removed after all, others may have freed space meanwhile.
     free = PlaybookStep(FreeSpace(max(failure.wanted, LEAST_FREED)), WhenRefused.GO_ON)
     if failure.stage == "staging-out":
         return (free, PlaybookStep(Restage(Restaging.SAME))) if failure.room == "element" else ()

@@ -1,6 +1,6 @@
 """Commands to other engines: what a playbook or a person wants done to one of their runs or tasks, in terms that every engine can implement.
 
-An order is written once, under an id that says where it comes from; whoever repeats a step finds the order that was written first. An engine answers each by
+An order is written once, under an id derived from its origin; a repeated step finds the order that was written first. An engine answers each with
 *done* or *refused*, once.
 """
 
@@ -16,7 +16,7 @@ from forestay.domain.flows.events import Verb, VerbKind
 from forestay.domain.playbooks.action import Amount, NeedChange
 
 MAX_OPEN = 500
-"""Orders that may wait for one engine to obey."""
+"""The most orders that may wait for one engine."""
 _SPACE = UUID("f2a7a2fe-1df0-5d3e-9a3b-7f0a8f1b8f33")
 
 
@@ -24,30 +24,30 @@ class OrderVerb(StrEnum):
     """The requested action; an engine refuses one that it cannot do."""
 
     SUSPEND = "suspend"
-    """Do not go on with it; what runs may end."""
+    """Do not continue it; running work may finish."""
     CONTINUE = "continue"
-    """The holder of a suspension lets go; others may still hold."""
+    """Remove the holder of a suspension; others may still hold."""
     RESTART = "restart"
-    """Task: run it again, as it began. Run: begin it anew."""
+    """Task: run it again, as it began. Run: restart it."""
     RESUBMIT = "resubmit"
     """Task: run it again after `wait` seconds, with `needs` changed."""
     REDO = "redo"
     SKIP = "skip"
     REPLACE = "replace"
     FORCE_COMPLETE = "force-complete"
-    """It counts as done; `data.result`, where there is one, is what it came to."""
+    """It counts as done; `data.result`, if given, is its result."""
     FORCE_FAIL = "force-fail"
     REMOVE = "remove"
     SET_DATA = "set-data"
-    """Data of the run have other values from now on."""
+    """Change data of the run from now on."""
 
 
 SETTLING = frozenset(OrderVerb) - {OrderVerb.SUSPEND, OrderVerb.CONTINUE, OrderVerb.SET_DATA}
-"""Those that say what becomes of a task."""
+"""Those that settle a task."""
 
 
 class OrderOutcome(StrEnum):
-    """How an engine answers."""
+    """The answer of an engine."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -67,17 +67,17 @@ class EngineOrder:
     instance: str = ""
     """Empty: the run."""
     holder: str = ""
-    """Of suspend and continue."""
+    """The holder, for suspend and continue."""
     wait: int = 0
     """Seconds."""
     needs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """How needs change: by a ``factor``, or ``to`` an amount, ``at_most`` so much."""
+    """How needs change: by a ``factor``, or ``to`` an amount, ``at_most`` up to a bound."""
     data: Mapping[str, object] = field(default_factory=dict)
     by: str = ""
     reason: str = ""
     incident: str = ""
     step: str = ""
-    """The step of a playbook that it is of; empty: a person's."""
+    """The step of the playbook that gave it; empty: a person gave it."""
 
     def as_plain(self) -> dict[str, Any]:
         plain: dict[str, Any] = {
@@ -100,12 +100,12 @@ class EngineOrder:
 
 
 def order_id(run: str, verb: str) -> str:
-    """The same verb to the same run is one order."""
+    """The id of an order; the same verb to the same run is one order."""
     return str(uuid5(_SPACE, f"{len(run)}:{run}{verb}"))
 
 
 def order_of(verb: Verb, *, run: str, key: str, incident: str = "") -> EngineOrder | None:
-    """A verb as an order; ``None``: there is nothing in it that an engine could do."""
+    """A verb as an order; ``None``: an engine cannot do anything about it."""
     if verb.kind in (VerbKind.RAISE, VerbKind.ANSWER, VerbKind.REBIND):
         return None
     return EngineOrder(

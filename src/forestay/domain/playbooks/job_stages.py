@@ -1,7 +1,7 @@
 """The stages of a job in paper P0 (figures 3 to 7), and their permitted order, without failures and in each pattern.
 
-Forestay's own table of states (`domain.jobs.lifecycle`) is finer and decides about jobs; this one decides which patterns a playbook may put one after the other. A
-deliberate difference: every attempt of a job brings its files anew, so a re-submission is a re-stage too, and a playbook needs only one of them.
+Forestay's own table of states (`domain.jobs.lifecycle`) is finer and decides about jobs; this one decides in which order a playbook may use the patterns. A
+deliberate difference: every attempt of a job stages its files again, so a re-submission is a re-stage too, and a playbook needs only one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forestay.domain.playbooks.action import ActionKind
 
 
 class JobStage(StrEnum):
-    """Where a job is, as its flow sees it."""
+    """The stage of a job, as its flow sees it."""
 
     STAGING = "data staging"
     SUBMISSION = "job submission"
@@ -43,9 +43,9 @@ class PatternStages:
     brings: JobStage
     """The stage that it brings the job to."""
     after: frozenset[JobStage]
-    """Where the exception may have been."""
+    """The stages in which the exception may have occurred."""
     then: frozenset[JobStage]
-    """What may follow."""
+    """The patterns that may follow."""
 
 
 _EXECUTING = frozenset({_S.POLLING, _S.NOTIFICATION})

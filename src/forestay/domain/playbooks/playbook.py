@@ -29,10 +29,10 @@ MAX_STEPS = 32
 
 
 class WhenRefused(StrEnum):
-    """What a step that cannot be done means for the playbook."""
+    """The effect of a refused step on the playbook."""
 
     STOP = "stop"
-    """The playbook has failed, and a person is asked; what it suspended stays suspended."""
+    """The playbook fails, and a person is asked; its suspensions stay."""
     GO_ON = "go-on"
 
 
@@ -56,7 +56,7 @@ _HARMLESS = frozenset(
 
 
 def refusal_of(step: PlaybookStep) -> WhenRefused:
-    """What becomes of the playbook when this step is refused."""
+    """The effect on the playbook if this step is refused."""
     if step.when_refused is not None:
         return step.when_refused
     return WhenRefused.GO_ON if step.action in _HARMLESS else WhenRefused.STOP
@@ -90,7 +90,7 @@ _FORCED = frozenset(
 
 
 def aimed(playbook: Playbook, *, at_job: bool) -> Playbook:
-    """The playbook for one exception: steps without a target of their own are about its job, or about its task if it is about no job."""
+    """The playbook for one exception: steps without a target of their own apply to its job, or to its task if there is no job."""
     subject = ActionTarget.JOB if at_job else ActionTarget.TASK
 
     def aim(step: PlaybookStep) -> PlaybookStep:
@@ -104,9 +104,9 @@ def aimed(playbook: Playbook, *, at_job: bool) -> Playbook:
 
 
 def is_one_write(playbook: Playbook, *, of_run: bool = False) -> bool:
-    """Whether the whole playbook is one write on one job's document, for which no workflow is needed.
+    """Whether the whole playbook is a single write of one job's document, which needs no workflow.
 
-    ``of_run``: the job belongs to a run, so that its task is more than the job.
+    ``of_run``: the job belongs to a run, so that its task comprises more than the job.
     """
     if len(playbook.steps) != 1:
         return False
@@ -123,7 +123,7 @@ def is_one_write(playbook: Playbook, *, of_run: bool = False) -> bool:
 
 
 def is_of_job(playbook: Playbook) -> bool:
-    """Whether every step is about the job alone and over at once, so that they can be done one after the other without a workflow."""
+    """Whether every step concerns the job alone and ends at once, so that the steps can be done in sequence without a workflow."""
     return all(step.action in _ONE_WRITE or step.action is ActionKind.NOTIFY for step in playbook.steps)
 
 
@@ -148,12 +148,12 @@ def playbook_as_plain(playbook: Playbook) -> Plain:
 
 
 def playbook_from_plain(data: Mapping[str, Any]) -> Playbook:
-    """Read a playbook that was written by us; documents of people are read by `formats.rules.playbook_json`."""
+    """Read a playbook in stored form; playbooks written by people are read by `formats.rules.playbook_json`."""
     return Playbook(data["name"], tuple(step_from_plain(step) for step in data["steps"]), data.get("description", ""))
 
 
 def version_of(playbook: Playbook) -> str:
-    """The digest of what a playbook does; its name and description do not count."""
+    """The digest of a playbook's steps, without its name and description."""
     text = json.dumps([step_as_plain(step) for step in playbook.steps], sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()
 

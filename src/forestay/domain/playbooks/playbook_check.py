@@ -1,7 +1,7 @@
 """The errors of a playbook: all at once, each with its step.
 
-The rules are those of the worklet service of paper P1, and for the job patterns of paper P0 their like. A good playbook ends: nothing that it suspended stays
-so, unless its last step keeps it for a person.
+The rules are those of the worklet service of paper P1, with similar ones for the job patterns of paper P0. A valid playbook ends: nothing that it suspended stays
+suspended, unless its last step leaves it to a person.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9_.:@/+-]{0,200}")
 TASK_ONLY = frozenset({ActionKind.RESTART, ActionKind.FORCE_COMPLETE, ActionKind.FORCE_FAIL})
 ENDING = frozenset({ActionKind.REMOVE, ActionKind.FORCE_COMPLETE, ActionKind.FORCE_FAIL})
-"""After one of these there is nothing left to be done to its target."""
+"""After one of these no further action on the target is possible."""
 RESENDABLE = EXECUTING | {ExceptionType.TIMEOUT, ExceptionType.RESOURCE_UNAVAILABLE}
-"""The types whose job can be sent off again, or elsewhere."""
+"""The types whose job can be submitted again, or elsewhere."""
 ANYWHERE = frozenset({ActionKind.NOTIFY})
 OF_JOBS = frozenset({ExceptionType.ABORT, ExceptionType.CONSTRAINT_VIOLATION})
-"""Exceptions that are about a job wherever there is one: a step without a target is checked as one of the job."""
+"""Exceptions that concern a job if there is one: a step without a target is checked as a step on the job."""
 REFERENCES = frozenset({"params", "tasks", "incident", "run"})
-"""What the data of a worklet may refer to."""
+"""The roots of the references that a worklet's data may contain."""
 MAX_GIVEN = 16_384
 
 
@@ -72,10 +72,10 @@ def check_playbook(
     worklets: Container[str] | None = None,
     retry_policies: Container[str] | None = None,
 ) -> list[FlowProblem]:
-    """Everything that is wrong with a playbook.
+    """All errors of a playbook.
 
-    ``kind``: the type of exception that it is to answer; without one, only what is wrong for every type is said. ``worklets`` and ``retry_policies``: those that
-    exist; without them any name is taken to be one.
+    ``kind``: the type of exception that it is to answer; without one, only errors that apply to every type are reported. ``worklets`` and ``retry_policies``: those that
+    exist; without them any name is accepted.
     """
     playbook = aimed(playbook, at_job=kind in OF_JOBS)
     findings = list(_check_frame(playbook))
@@ -257,7 +257,7 @@ def _within(name: str, value: int, least: int, most: int, unit: str) -> _Wrong:
         yield (name,), f"expected {least} to {most} {unit}"
 
 
-# What an exception of a type allows
+# What an exception type allows
 
 
 def _check_kind(step: PlaybookStep, kind: ExceptionType) -> Iterator[str]:

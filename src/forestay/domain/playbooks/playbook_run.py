@@ -1,9 +1,9 @@
 """The state machine of a playbook: ``advance(run, event) -> (run, commands)``.
 
-Pure and total. The steps are done in their order, each once: an event about a step that is not the present one, or that comes twice, changes nothing. What was told to
-the outside may be told again at any time (`ask_again`), since each step has an id under which it is done once.
+Pure and total. The steps are done in order, each once: a repeated event, or one about a step that is not the present one, changes nothing. Commands to the
+environment may be repeated at any time (`ask_again`), since each step has an id under which it is done once.
 
-The outside answers every `DoStep` and `TakeBack` by `StepDone` or `StepRefused`, and every `StartWorklets` by a `WorkletEnded` for each worklet, or by
+The environment answers every `DoStep` and `TakeBack` by `StepDone` or `StepRefused`, and every `StartWorklets` by a `WorkletEnded` for each worklet, or by
 `StepRefused` if they cannot be started.
 """
 
@@ -29,11 +29,11 @@ class PlaybookRunState(StrEnum):
     RUNNING = "running"
     COMPLETE = "complete"
     HELD = "held"
-    """Complete, and kept for a person, as its last step says."""
+    """Complete, and left to a person by its last step."""
     FAILED = "failed"
-    """A step could not be done. What the playbook had suspended stays suspended: a person is asked."""
+    """A step could not be done. The playbook's suspensions stay, and a person is asked."""
     STOPPED = "stopped"
-    """A person stopped it; what it had suspended stays so."""
+    """A person stopped it; its suspensions stay."""
 
 
 class StepState(StrEnum):
@@ -73,7 +73,7 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepRefused:
-    """A step cannot be carried out, now or ever: what it is about is gone, or does not allow it."""
+    """A step is impossible, now and later: its target is gone, or does not allow it."""
 
     step: int
     reason: str
@@ -92,7 +92,7 @@ class WorkletEnded:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A person stops the playbook; the present step may still take place."""
+    """A person stops the playbook; the present step may still be carried out."""
 
     by: str
 
@@ -110,7 +110,7 @@ def event_as_plain(event: Event) -> dict[str, Any]:
 
 
 def event_from_plain(data: Mapping[str, Any]) -> Event:
-    """Read an event back; raises `ValueError` for what is none."""
+    """Read an event; raises `ValueError` for anything else."""
     kind = {callback.__name__: callback for callback in (StepDone, StepRefused, WorkletEnded, Stopped)}.get(
         data.get("type", "")
     )
@@ -133,7 +133,7 @@ class DoStep:
     step: int
     id: str
     release: str = ""
-    """Of continue: the holder that the playbook's own suspend step put there."""
+    """For continue: the holder that the playbook's own suspend step set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class StartWorklets:
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Give the run what the worklets of a step came to."""
+    """Return the results of a step's worklets to the run."""
 
     step: int
     id: str
@@ -156,12 +156,12 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True)
 class FinishPlaybook:
-    """The playbook is over. Its last command."""
+    """The playbook has ended. Its last command."""
 
     state: PlaybookRunState
     reason: str = ""
     held: tuple[ActionTarget, ...] = ()
-    """What it leaves suspended, for a person."""
+    """The targets that it leaves suspended, for a person."""
 
 
 Command = DoStep | StartWorklets | TakeBack | FinishPlaybook
@@ -180,14 +180,14 @@ class PlaybookRun:
     state: PlaybookRunState = PlaybookRunState.RUNNING
     reason: str = ""
     ends: tuple[StepEnd, ...] = ()
-    """One for each step that is over."""
+    """One for each step that has ended."""
     held: Mapping[ActionTarget, str] = field(default_factory=dict)
-    """What the playbook has suspended, and by which holder."""
+    """The targets that the playbook has suspended, and the holder of each."""
     worklets: Mapping[int, str] = field(default_factory=dict)
-    """The worklets of the present step that have ended, and why badly; empty: well."""
+    """The ended worklets of the present step, each with the reason of its failure; empty: succeeded."""
 
     def step_id(self, step: int) -> str:
-        """The name under which a step is done once; as a holder, who holds what it suspends."""
+        """The id under which a step is done once; also the holder of what it suspends."""
         return step_id(self.incident, self.n, step)
 
     def as_plain(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def start_playbook(incident: str, n: int, playbook: Playbook) -> tuple[PlaybookR
 
 
 def advance(run: PlaybookRun, event: Event) -> tuple[PlaybookRun, tuple[Command, ...]]:
-    """Take an event in."""
+    """Process an event."""
     if run.state is not PlaybookRunState.RUNNING:
         return run, ()
     match event:
@@ -258,7 +258,7 @@ def advance(run: PlaybookRun, event: Event) -> tuple[PlaybookRun, tuple[Command,
 
 
 def ask_again(run: PlaybookRun) -> tuple[Command, ...]:
-    """What the present step waits for, said once more; for whoever goes on with a run that another has left."""
+    """The commands of the present step once more, for a process that takes over a run from another."""
     return () if run.state is not PlaybookRunState.RUNNING else (_ask(run),)
 
 
@@ -287,7 +287,7 @@ def _begin(run: PlaybookRun) -> tuple[PlaybookRun, tuple[Command, ...]]:
         if isinstance(do, CompensateAction):
             run = replace(run, stage=StepStage.WORKLETS, worklets={})
         elif do.action is ActionKind.CONTINUE and target_of(do) not in run.held:
-            # The playbook does not hold it: the suspend step was refused. Nothing is touched that another holds.
+            # The playbook does not hold it: the suspend step was refused. Holders of others are not touched.
             run = _next(run, StepEnd(StepState.REFUSED, "this playbook did not suspend it"))
             continue
         return run, (_ask(run),)
@@ -320,7 +320,7 @@ def _refused(run: PlaybookRun, reason: str) -> tuple[PlaybookRun, tuple[Command,
     step = run.playbook.steps[run.at]
     number, run = run.at, _next(run, StepEnd(StepState.REFUSED, reason[:MAX_DETAIL]))
     if step.action is ActionKind.CONTINUE:
-        # It is gone, or someone has taken the holder away: either way the playbook holds it no longer.
+        # It is gone, or someone has removed the holder: either way the playbook holds it no longer.
         target = target_of(step.do)
         run = replace(
             run,
@@ -348,7 +348,7 @@ def _worklet_ended(run: PlaybookRun, place: int, reason: str) -> tuple[PlaybookR
 
 
 def _perhaps_held(run: PlaybookRun) -> PlaybookRun:
-    """A run whose present step may take place yet: what it would suspend counts as suspended."""
+    """A run whose present step may still be carried out: its target counts as suspended."""
     do = run.playbook.steps[run.at].do
     target = target_of(do)
     if target is None or do.action not in (ActionKind.SUSPEND, ActionKind.HOLD):

@@ -8,7 +8,7 @@ from forestay.domain.flows.definition.expression import Values, fill
 
 
 def filled(value: object, values: Values) -> object:
-    """A value with what its texts refer to filled in, however deep."""
+    """A value with the references in its texts filled in, at any depth."""
     match value:
         case str():
             return fill(value, values)

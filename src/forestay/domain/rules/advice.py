@@ -35,20 +35,20 @@ _FITS = {
     RetryNeed.CHANGED: frozenset({AnswerKind.CHANGED}),
     RetryNeed.NO: frozenset[AnswerKind](),
 }
-"""Acts that do what a finding says another try needs."""
+"""The answers that meet each retry need of a finding."""
 _REFUSED = {IncidentState.HELD: AnswerKind.HOLD, IncidentState.FAILED: AnswerKind.FAIL}
-"""Where an incident stands that was decided otherwise: a safeguard or a refused step has the last word."""
+"""States of an incident that override its decision: a safeguard or a refused step has the last word."""
 
 
 def act_of(decision: Decision | None, state: IncidentState) -> Answer:
-    """What is being done about an incident, or was."""
+    """The present or past action on an incident."""
     decided = answer_of_decision(decision)
     way = _REFUSED.get(state)
     return decided if way is None or way is decided.way else Answer(way, decided.by, way.value)
 
 
 def retry_advice(finding: Mapping[str, Any], act: Answer, *, wait: int = 0, words: str = "") -> str:
-    """One sentence: what the finding says of another try, and what is done. ``words``: why, as the decision or the safeguard says."""
+    """One sentence: the finding's advice on another try, and the action. ``words``: the reason given by the decision or the safeguard."""
     need = need_of(finding)
     known = finding.get("cause", Cause.UNKNOWN.value) != Cause.UNKNOWN.value or need is not RetryNeed.NO
     helps = _MAY_HELP[need] if known else _NOBODY_KNOWS
@@ -73,7 +73,7 @@ def _makes_again(act: Answer) -> bool:
 
 
 def advice_on(finding: Mapping[str, Any], decision: Decision | None, state: IncidentState, note: str) -> str:
-    """The sentence about an incident as it stands."""
+    """The sentence about the present state of an incident."""
     act = act_of(decision, state)
     detail: Mapping[str, Any] = decision.detail if decision is not None else {}
     refused = state in _REFUSED and act != answer_of_decision(decision)
@@ -83,12 +83,12 @@ def advice_on(finding: Mapping[str, Any], decision: Decision | None, state: Inci
 
 
 def verdict_of(finding: Mapping[str, Any]) -> str:
-    """The finding's own word: `same, once, after 10 min`."""
+    """The finding's own verdict: `same, once, after 10 min`."""
     return verdict_words(need_of(finding), _number(finding.get("tries")), _number(finding.get("wait")))
 
 
 def need_of(finding: Mapping[str, Any]) -> RetryNeed:
-    """What another try needs; of a finding that does not say so, nothing helps."""
+    """What another try needs; if the finding does not say, no retry helps."""
     need = finding.get("retry")
     return RetryNeed(need) if need in list(RetryNeed) else RetryNeed.NO
 

@@ -20,14 +20,14 @@ from forestay.domain.rules.rule_tree import Conclusion
 
 
 class AnswerKind(StrEnum):
-    """What an answer comes to for the job."""
+    """The effect of an answer on the job."""
 
     RETRY = "retry"
-    """It is tried again as it was."""
+    """It is retried unchanged."""
     CHANGED = "retry-changed"
-    """It is tried again with more of something."""
+    """It is retried with more resources."""
     ELSEWHERE = "retry-elsewhere"
-    """It is tried again in another place, or with other copies of its files."""
+    """It is retried in another place, or with other replicas of its files."""
     HOLD = "hold"
     """It waits for a person."""
     FAIL = "fail"
@@ -35,11 +35,11 @@ class AnswerKind(StrEnum):
     COMPLETE = "complete"
     """It counts as done."""
     OTHER = "other"
-    """Something else is done: worklets run, people are told. It is not judged."""
+    """Any other action: worklets run, people are notified. It is not judged."""
     ERROR = "error"
-    """A condition erred: nothing acts, and a person is asked."""
+    """A condition could not be evaluated: there is no action, and a person is asked."""
     NOTHING = "nothing"
-    """No rule answers an exception of this type, and it is ignored; or nothing was decided yet."""
+    """No rule answers an exception of this type, and it is ignored; or there is no decision yet."""
 
 
 TRYING = frozenset({AnswerKind.RETRY, AnswerKind.CHANGED, AnswerKind.ELSEWHERE})
@@ -48,13 +48,13 @@ _FAILING = frozenset({ActionKind.FORCE_FAIL, ActionKind.REMOVE, ActionKind.ROLLB
 _SENDING = frozenset({ActionKind.RESUBMIT, ActionKind.RETRY, ActionKind.RESTART, ActionKind.RESTAGE, ActionKind.REMAKE})
 _ELSEWHERE = frozenset({ActionKind.AVOID_HOST, ActionKind.REMAKE})
 FIELDS_OF_DEFAULT = frozenset({"cause", "confidence", "retry", "history.same_cause"})
-"""What `default_said` reads of an incident's fields."""
+"""The fields of an incident that `default_said` reads."""
 _PLACES = frozenset({"other-domain", "other-replica", "other-target"})
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is done, and by whose word."""
+    """The action, and the rule or policy that chose it."""
 
     way: AnswerKind
     by: str = DEFAULT_POLICY
@@ -62,19 +62,19 @@ class Answer:
     does: str = ""
     """Its actions, for people."""
     needs: frozenset[str] = frozenset()
-    """Of what the job gets more, if the way is `CHANGED`."""
+    """The resources that are increased, if the kind is `CHANGED`."""
 
     @property
     def by_rule(self) -> bool:
         return "#" in self.by
 
     def same_as(self, other: Answer) -> bool:
-        """Whether it comes to the same for the job, whoever says it."""
+        """Whether it has the same effect on the job, whoever decided it."""
         return (self.way, self.needs) == (other.way, other.needs)
 
 
 def answer_of_steps(steps: Sequence[Mapping[str, Any]], by: str) -> Answer:
-    """What a playbook comes to, by its steps as JSON types."""
+    """The answer of a playbook, by its steps as JSON types."""
     actions = [str(step.get("action", "")) for step in steps]
     does = ", ".join(_told(step) for step in steps)
     if ActionKind.FORCE_COMPLETE in actions:
@@ -94,7 +94,7 @@ def answer_of_steps(steps: Sequence[Mapping[str, Any]], by: str) -> Answer:
 
 
 def answer_of_decision(decision: Decision | None) -> Answer:
-    """What was decided then."""
+    """The answer of a recorded decision."""
     if decision is None:
         return Answer(AnswerKind.NOTHING, "")
     if decision.playbook is not None:
@@ -108,7 +108,7 @@ def answer_of_decision(decision: Decision | None) -> Answer:
 
 
 def answer_of_ruling(ruling: Ruling, conclusion: Conclusion | None) -> Answer | None:
-    """What the rules decide now; None where no rule concludes. `conclusion` is the ruling's, with the steps of a named playbook in the place of its name."""
+    """The answer of the present rules; None if no rule concludes. `conclusion` is the ruling's, with the name of a playbook replaced by its steps."""
     by = ruling.by
     if by is None:
         return None
@@ -118,14 +118,14 @@ def answer_of_ruling(ruling: Ruling, conclusion: Conclusion | None) -> Answer | 
 
 
 def answer_of_conclusion(conclusion: Conclusion | None, by: str) -> Answer:
-    """What a rule's conclusion comes to. A playbook of which only the name is known cannot be carried out, and a person is asked."""
+    """The answer of a rule's conclusion. A playbook of which only the name is known cannot be carried out, and a person is asked."""
     if conclusion is None or not conclusion.steps:
         return Answer(AnswerKind.HOLD, by, conclusion.playbook if conclusion is not None else "")
     return answer_of_steps(conclusion.steps, by)
 
 
 def default_said(incident: Incident, then: Answer, facts: Mapping[str, Any]) -> Answer:
-    """What the default policy says to an incident: what it said then, or else what follows from the incident."""
+    """The default policy's answer to an incident: the recorded one, or else the one that follows from the incident."""
     if then.by == DEFAULT_POLICY and then.way is not AnswerKind.NOTHING:
         return then
     job: Any = incident.context.get("job")

@@ -1,6 +1,6 @@
 """A condition: its text, its limits, and the possible results.
 
-The text is CEL over the typed context of an exception. The domain does not evaluate it: whoever walks a tree passes `Evaluate` in.
+The text is CEL over the typed context of an exception. The domain does not evaluate it: the caller that walks a tree passes `Evaluate` in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALWAYS = "true"
 class ConditionVerdict(StrEnum):
     """The result of a condition, and of a whole evaluation.
 
-    `ERROR` is never taken for `FALSE`: a refinement that could not be evaluated would otherwise let the general rule act.
+    `ERROR` is never treated as `FALSE`: a refinement that could not be evaluated would otherwise let the general rule act.
     """
 
     TRUE = "true"
@@ -33,13 +33,13 @@ class ConditionVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Erred:
-    """A condition could not be evaluated; nothing may act by it."""
+    """A condition could not be evaluated; there must be no action."""
 
     message: str
 
 
 Evaluate = Callable[[str], "bool | Erred"]
-"""Evaluates a condition's text over the context of one exception. Total: it returns what went wrong, and raises nothing."""
+"""Evaluates a condition's text over the context of one exception. Total: it returns errors instead of raising them."""
 
 
 _OPENING = "([{"
@@ -47,7 +47,7 @@ _CLOSING = ")]}"
 
 
 def check_bounds(text: str) -> tuple[str, ...]:
-    """Everything that is wrong with a condition's text before any parser sees it."""
+    """All errors of a condition's text that can be found before parsing."""
     wrong: list[str] = []
     size = len(text.encode("utf-8", "surrogatepass"))
     if not text.strip():

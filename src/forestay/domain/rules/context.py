@@ -1,10 +1,10 @@
 """The typed context: every field that a condition can use (P1-24).
 
 One description, from which the types of conditions, the reference and the editor's completion are made. A context is a flat mapping
-from a field's dotted name to a plain value; `read_context` makes one of JSON as people write it, nested or flat, and tells everything
-that is wrong with it. What is not told is filled in: nothing (`null`) where a field may be unknown, otherwise the empty value.
-What could not be found out is named under `UNFILLED`, and a condition that asks for it errs.
-`told_by` says what an incident tells.
+from a field's dotted name to a plain value; `read_context` makes one from JSON, nested or flat, and reports all errors in it.
+Missing fields are filled in: with `null` if a field may be unknown, otherwise with the empty value.
+Fields that could not be determined are listed under `UNFILLED`, and a condition that uses one of them fails with an error.
+`told_by` returns the fields that an incident contains.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_TEXT = 128 * 1024
 DEEPEST = 8
 _LARGEST = 2**63 - 1
 UNFILLED = "unfilled"
-"""Beside the fields of a context: the names of those that could not be found out, such as a run's data while its engine is away."""
+"""The entry of a context that lists the fields that could not be determined, such as a run's data while its engine is unreachable."""
 
 
 class FieldType(StrEnum):
@@ -43,13 +43,13 @@ class FieldType(StrEnum):
 
 
 class Field(NamedTuple):
-    """One thing that a condition may ask about."""
+    """A field that a condition may use."""
 
     name: str
     kind: FieldType
     words: str
     optional: bool = False
-    """It may be unknown, and is then `null`."""
+    """The value may be unknown, and is then `null`."""
 
 
 _I, _N, _T, _B, _TEXTS = FieldType.INT, FieldType.NUMBER, FieldType.TEXT, FieldType.TRUTH, FieldType.TEXTS
@@ -140,13 +140,13 @@ _EMPTY: Mapping[FieldType, object] = {
 NOTHING_KNOWN: Context = {field.name: None if field.optional else _EMPTY[field.kind] for field in FIELDS} | {
     UNFILLED: []
 }
-"""The context of which nothing was told."""
+"""The context in which every field is missing."""
 
 
 def read_context(facts: Mapping[str, object]) -> tuple[Context, tuple[str, ...]]:
-    """A whole context of what was told, and everything that is wrong with it; what is wrong is left out.
+    """The complete context from the given values, and all errors in them; wrong values are left out.
 
-    Too long lists and texts are no mistake of the teller's: they are cut, at the end where the newest stands.
+    Too long lists and texts are not errors: they are cut, and the newest part, at the end, is kept.
     """
     context = dict(NOTHING_KNOWN)
     wrong: list[str] = []
@@ -183,7 +183,7 @@ def _flat(facts: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
     kind = field.kind
-    # What most contexts are made of first: replays read hundreds of thousands.
+    # The most frequent types first: replays read hundreds of thousands of contexts.
     if kind is _T and type(value) is str and len(value) <= 200 and len(value) <= left[0] and value.isascii():
         left[0] -= len(value)
         return value, ""
@@ -208,7 +208,7 @@ def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
         wanted: type = str if field.kind is FieldType.TEXTS else Mapping
         if not all(isinstance(member, wanted) for member in value):
             return None, f"an element has another type; expected a {field.kind}"
-        # The newest stands last; it is kept, also when the texts together are too long.
+        # The newest comes last; it is kept, even when the texts together are too long.
         kept = [_plain(member, left, DEEPEST) for member in reversed(value[-MOST_MEMBERS:])]
         return kept[::-1], ""
     if not isinstance(value, Mapping):
@@ -219,7 +219,7 @@ def _fit(field: Field, value: object, left: list[int]) -> tuple[object, str]:
 
 
 def _fits_whole(lines: list[object], left: list[int]) -> bool:
-    """Whether a list is one of texts of which nothing has to be cut."""
+    """Whether a list contains only texts, none of which has to be cut."""
     try:
         together = "".join(lines)  # type: ignore[arg-type]
     except TypeError:
@@ -234,7 +234,7 @@ def _fits_whole(lines: list[object], left: list[int]) -> bool:
 
 
 def _plain(value: object, left: list[int], depth: int) -> object:
-    """A JSON value within the bounds: what is too deep or no JSON is left out as null, what is too long is cut."""
+    """A JSON value within the bounds: parts that are too deep or not JSON become null, parts that are too long are cut."""
     if isinstance(value, str):
         return _cut(value, left)
     if value is None or isinstance(value, bool) or (isinstance(value, float) and abs(value) < 1e300):
@@ -254,12 +254,12 @@ def _plain(value: object, left: list[int], depth: int) -> object:
 def _cut(text: str, left: list[int]) -> str:
     kept = text[: min(LONGEST_TEXT, max(0, left[0]))]
     left[0] -= len(kept)
-    # Half a surrogate pair is no text that can be handed on.
+    # A lone surrogate cannot be encoded.
     return kept if kept.isascii() else kept.encode("utf-8", "replace").decode()
 
 
 def worst_context() -> Context:
-    """A context at its bounds: what a condition must stand before it is saved."""
+    """A context at its bounds, which a condition must be able to evaluate before it is saved."""
     line = "a" * 300
     values: dict[FieldType, object] = {
         FieldType.INT: _LARGEST, FieldType.NUMBER: 1e299, FieldType.TEXT: "a" * 200, FieldType.TRUTH: True,
@@ -286,7 +286,7 @@ ALL_FIELDS = frozenset(BY_NAME)
 
 @lru_cache(maxsize=64)
 def _names_of(wanted: frozenset[str]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """Of each group the wanted fields, each with the name that it has in the group."""
+    """The wanted fields by group, each with its name within the group."""
     found = (
         (group, tuple((inner, name) for inner, name in _FIELD_NAMES[group].items() if name in wanted))
         for group in _INCIDENT_GROUPS
@@ -295,9 +295,9 @@ def _names_of(wanted: frozenset[str]) -> tuple[tuple[str, tuple[tuple[str, str],
 
 
 def told_by(incident: Incident, wanted: frozenset[str] = ALL_FIELDS) -> dict[str, object]:
-    """What an incident says of some fields; `read_context` makes a whole context of it.
+    """The values of some fields in an incident; `read_context` makes a complete context from them.
 
-    What an incident kept and no field has (the lines that decided, advice) is passed over. `host.name` may follow from `evidence.node`: whoever wants the one names both.
+    Parts of an incident without a field (the lines that decided, advice) are skipped. `host.name` may follow from `evidence.node`: a caller that needs the former names both.
     """
     kept: Mapping[str, Any] = incident.context
     values: dict[str, object] = {name: value for name, value in kept.items() if name in wanted and value is not None}
@@ -332,7 +332,7 @@ def told_by(incident: Incident, wanted: frozenset[str] = ALL_FIELDS) -> dict[str
     values |= {"exception.type": incident.kind.value, "job.attempt": incident.attempt}
     if "evidence" in kept:
         values.setdefault("evidence.scheduler", "none")
-    # What incidents did not keep that were written before 0.2.
+    # Fields that incidents written before 0.2 did not keep.
     if values.get("evidence.node"):
         values.setdefault("host.name", values["evidence.node"])
     values.setdefault("now.hour", incident.at // _HOUR % 24)

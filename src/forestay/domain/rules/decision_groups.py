@@ -1,10 +1,10 @@
 """Groups of incidents that the rules cannot distinguish, so that a replay evaluates the rules once for each group.
 
-Two incidents are in one group if they have the same values in all fields that any of the rules names. Where every rule only compares a field with texts or numbers that it spells out, the values that no
-rule spells out are all the same to them: of 300 hosts of which rules name two, three are told apart.
+Two incidents are in one group if they have the same values in all fields that any of the rules names. Where every rule only compares a field with literal texts or numbers, all values that occur in no rule
+are equivalent: of 300 hosts of which rules name two, three are distinguished.
 
-A field that a rule names in any other way counts with its whole value. If that is the log, nearly every incident is a group of its own; then nothing is remembered any more, and each is
-evaluated by itself.
+A field that a rule uses in any other way counts with its whole value. If that is the log, nearly every incident is a group of its own; then groups are no longer kept, and each incident is
+evaluated separately.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from forestay.domain.rules.rule_tree import RuleState, RuleTree
 
 Found = TypeVar("Found")
 _LONGEST = 200
-"""Longer texts are never taken for another one: what a condition sees of them may be cut."""
+"""Longer texts are never merged with others: conditions may see only a part of them."""
 _LARGEST = 2**63 - 1
 _SPELT = frozenset({"==", "!=", "among"})
 _OTHER = ("other",)
-"""Stands for all values that no rule spells out. No value of a field looks like it."""
+"""Represents all values that occur in no rule. No value of a field is equal to it."""
 LEARNING = 2_000
-"""Incidents before it is judged whether groups are worth it."""
+"""The number of incidents after which it is decided whether groups are worthwhile."""
 DISTINCT = 0.8
-"""The share of incidents that are groups of their own beyond which each is evaluated by itself."""
+"""If a larger share of incidents are groups of their own, each is evaluated separately."""
 MOST_GROUPS = 100_000
-"""Groups of which the answer is kept; those beyond are evaluated by themselves."""
+"""The most groups whose answer is kept; incidents of further groups are evaluated separately."""
 
 
 class FieldsRead(NamedTuple):
-    """The fields that some rules read, each with the values that they tell apart; None: all."""
+    """The fields that some rules read, each with the values that they distinguish; None: all."""
 
     values: Mapping[str, frozenset[Hashable] | None]
 
     def key(self, facts: Mapping[str, object]) -> Hashable:
-        """The same for two incidents only if the rules cannot tell them apart."""
+        """The key of an incident's group: equal for two incidents only if the rules cannot distinguish them."""
         return (
             tuple(_told_apart(name, facts.get(name), known) for name, known in self.values.items()),
             _frozen(facts.get(UNFILLED)),
@@ -47,7 +47,7 @@ class FieldsRead(NamedTuple):
 
 
 def fields_read(trees: Iterable[RuleTree]) -> FieldsRead:
-    """What the active rules of some trees read. Their texts compile."""
+    """The fields that the active rules of some trees read. Their texts compile."""
     found: dict[str, set[Hashable] | None] = {}
     texts = {rule.condition for tree in trees for rule in tree.rules.values() if rule.state is RuleState.ACTIVE}
     for text in texts:
@@ -62,7 +62,7 @@ def fields_read(trees: Iterable[RuleTree]) -> FieldsRead:
 
 
 def _spelt_in(text: str) -> Mapping[str, frozenset[Hashable]]:
-    """The values that a condition spells out, of those fields that it does nothing else with."""
+    """The literals of a condition, for the fields that it uses only in comparisons with literals."""
     spelt: dict[str, set[Hashable]] = {}
     others: set[str] = set()
     for name, sign, value in whole_condition(text) or ():
@@ -76,7 +76,7 @@ def _spelt_in(text: str) -> Mapping[str, frozenset[Hashable]]:
 def _told_apart(name: str, value: object, known: frozenset[Hashable] | None) -> Hashable:
     if known is not None:
         kind, of = BY_NAME[name].kind, type(value)
-        # Of another type, or too large, it is not what the condition sees.
+        # A value of another type, or a too large one, is not what the condition sees.
         seen_whole = (kind is FieldType.TEXT and of is str and _short(value)) or (
             kind is FieldType.INT and of is int and _fits(value)
         )
@@ -104,22 +104,22 @@ def _frozen(value: object) -> Hashable:
 
 @dataclass(slots=True)
 class DecisionGroups(Generic[Found]):
-    """What the rules came to, by group."""
+    """The results of the rules, by group."""
 
     alone: bool = False
-    """Each incident is evaluated by itself, since nearly all differ in what the rules read."""
+    """Each incident is evaluated separately, since nearly all differ in the fields that the rules read."""
     seen: int = 0
     evaluated: int = 0
-    """Incidents on which the rules were evaluated: one of each group, or each by itself."""
+    """The number of incidents on which the rules were evaluated: one of each group, or each one."""
     _found: dict[Hashable, Found] = field(default_factory=dict)
 
     def find(self, group: Hashable) -> Found | None:
-        """What the rules came to for an incident of the group; None: nobody knows yet."""
+        """The result of the rules for an incident of the group; None: unknown so far."""
         self.seen += 1
         return self._found.get(group)
 
     def keep(self, group: Hashable, found: Found) -> None:
-        """What the rules came to where nobody knew."""
+        """Keep the result of the rules for a new group."""
         self.evaluated += 1
         if not self.alone and len(self._found) < MOST_GROUPS:
             self._found[group] = found

@@ -1,7 +1,7 @@
 """Rules declared in a file: what applying it changes in a rule set.
 
-A declared rule is known by its name. Applying a file twice changes nothing the second time. A rule that the file changed is a new rule:
-it starts in shadow mode and has to be replayed again, since what was proven of the old one says nothing about it.
+A declared rule is identified by its name. Applying a file twice changes nothing the second time. A rule that the file changed is a new rule:
+it starts in shadow mode and has to be replayed again, since the replay of the old one says nothing about it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from forestay.domain.rules.rule_tree import Rule, RuleChangeRefused, RuleState, 
 
 
 class DeclaredRule(NamedTuple):
-    """A rule of a file, where it belongs, and an evaluation over its example."""
+    """A rule of a file, its position, and an evaluation over its example."""
 
     key: TreeKey
     rule: Rule
@@ -64,7 +64,7 @@ def apply_declared(
 ) -> AppliedRules | RuleChangeRefused:
     """Apply a file to a rule set. With `prune`, rules of the set that came from a file and are not in this one are removed.
 
-    Refused where a rule that others refine would have to go, and where a declared rule would not answer its own example.
+    Refused if a rule that others refine would have to be removed, and if a declared rule would not answer its own example.
     """
     by_name = {
         rule.name: (key, rule) for key, tree in current.trees.items() for rule in tree.rules.values() if rule.name
@@ -73,7 +73,7 @@ def apply_declared(
     later = current
     names = {entry.rule.name for entry in declared}
     added: list[DeclaredRule] = []
-    # What goes, goes first: a rule of the file must not be hung below a rule that the same file takes away.
+    # Removals come first: a rule of the file must not be added below a rule that the same file removes.
     for name, (key, old) in by_name.items():
         entry = next((entry for entry in declared if entry.rule.name == name), None)
         if entry is None:

@@ -10,7 +10,7 @@ from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, R
 
 
 def conclusion_in_words(conclusion: Conclusion) -> str:
-    """The playbook's name, or its steps one after the other."""
+    """The playbook's name, or its steps in sequence."""
     if conclusion.playbook:
         return conclusion.playbook
     return ", then ".join(_step(step) for step in conclusion.steps) or "nothing"
@@ -25,7 +25,7 @@ def _step(step: object) -> str:
 
 
 def _terms(step: Mapping[str, Any]) -> Iterator[str]:
-    """How it is done: where, with how much, after which wait, and why."""
+    """The arguments of a step in words: where, with how much, after which wait, and why."""
     if step.get("how") not in (None, "same", "changed"):
         yield str(step["how"])
     needs: Any = step.get("needs")
@@ -45,9 +45,9 @@ def need_in_words(name: str, need: object) -> str:
 
 
 def effective_rule(tree: RuleTree, rule: str) -> str:
-    """One rule with everything that leads to it: `if … except if … else if … then …`.
+    """A rule with the path that leads to it: `if … except if … else if … then …`.
 
-    Each rule on the way is named once: a refinement by *except if*, an alternative by *else if*.
+    Each rule on the path is named once: a refinement by *except if*, an alternative by *else if*.
     """
     way = [other_rule for other_rule in tree.way_to(rule) if other_rule.id != ROOT]
     words = [f"{_joint(tree, other_rule)} {other_rule.condition}" for other_rule in way]
@@ -57,12 +57,12 @@ def effective_rule(tree: RuleTree, rule: str) -> str:
 
 
 def tree_in_words(tree: RuleTree) -> tuple[str, ...]:
-    """A line a rule, refinements set in."""
+    """The tree with one line per rule, refinements indented."""
     return tuple(_lines(tree))
 
 
 def walk_in_words(tree: RuleTree, walk: Walk) -> tuple[str, ...]:
-    """A line a rule that was tested, and what came of it."""
+    """The walk with one line per tested rule, and its result."""
     lines: list[str] = []
     for tested in walk.path:
         if tested.rule == ROOT:

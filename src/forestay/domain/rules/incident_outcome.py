@@ -1,15 +1,15 @@
 """The outcome of an incident, derived from what happened to the same job later.
 
-Nobody writes down whether an answer to a failure was a good one; it shows in what came after. So the incidents of a job are read from the newest back to the oldest. Of the newest
-the job's own document tells how it went on; of each one before, the incident after it does. `LaterAttempts` is what has to be remembered of a job on the way: one small value.
+Whether an answer to a failure was good is not recorded; it shows in what happened later. Therefore the incidents of a job are read from the newest to the oldest. For the newest,
+the job's own document shows what followed; for each earlier one, the incident after it does. `LaterAttempts` is all that has to be kept of a job on the way: one small value.
 
-* A later attempt ended well: *recovered*; *by hand*, where a person retried the job or let it go on between this failure and the next attempt.
-* It was tried again and never ended well: *again*, if the next attempt failed of the same cause, else *otherwise*.
-* It was not tried again: *given up*, *forced* (a person said that it counts as done), *cancelled*, or it is still *open*.
+* A later attempt succeeded: *recovered*; *by hand*, if a person retried or continued the job between this failure and the next attempt.
+* It was retried and never succeeded: *again*, if the next attempt failed of the same cause, else *otherwise*.
+* It was not retried: *given up*, *forced* (a person declared it done), *cancelled*, or it is still *open*.
 * There is no job, or its document is gone: *unknown*.
 
-An answer is thus judged by the end of the job, not by the next attempt alone: three tries of which the third ended well were three good answers. What is not seen: that a job
-was sent anew under another id, and what people did outside Forestay.
+An answer is thus judged by the end of the job, not by the next attempt alone: three tries of which the third succeeded were three good answers. Not visible are a resubmission
+of a job under another id, and what people did outside Forestay.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from forestay.domain.jobs.job_document import FINAL, JobDocument, State
 from forestay.domain.jobs.lifecycle import Event
 
 AMOUNTS = ("cpus", "memory", "disk", "gpus", "wall")
-"""What a job can be given more of."""
+"""The resources of which a job can be given more."""
 _TOLD = tuple(f"job.{name}" for name in AMOUNTS)
 FIELDS_OF_ATTEMPT = frozenset({"job.attempt", "cause", "evidence.node", "host.name", "evidence.wall_time", *_TOLD})
-"""What `incident_attempt` reads."""
+"""The fields that `incident_attempt` reads."""
 DEFAULT_POLICY = "default policy"
 _BY_HAND = frozenset({Event.RETRY, Event.CONTINUE, Event.FORCE_COMPLETE, Event.FORCE_FAIL, Event.CANCEL})
 _NO_PERSON = ("playbook:", "run:")
@@ -36,22 +36,22 @@ class OutcomeKind(StrEnum):
     """What came of an incident."""
 
     RECOVERED = "recovered"
-    """A later attempt ended well, and no person had acted on the failure."""
+    """A later attempt succeeded, and no person had acted on the failure."""
     BY_HAND = "by-hand"
-    """A later attempt ended well after a person had acted on the failure."""
+    """A later attempt succeeded after a person had acted on the failure."""
     AGAIN = "again"
-    """It was tried again and failed of the same cause, and the job never ended well."""
+    """It was retried and failed of the same cause, and the job never succeeded."""
     OTHERWISE = "otherwise"
-    """It was tried again and failed of another cause, and the job never ended well."""
+    """It was retried and failed of another cause, and the job never succeeded."""
     GIVEN_UP = "given-up"
-    """It was not tried again, and the job failed."""
+    """It was not retried, and the job failed."""
     FORCED = "forced"
-    """Somebody said that the job counts as done."""
+    """A person declared the job done."""
     CANCELLED = "cancelled"
     OPEN = "open"
     """The job has not ended."""
     UNKNOWN = "unknown"
-    """There is no job, or nobody knows any more."""
+    """There is no job, or no longer any record of it."""
 
 
 JUDGED = frozenset(
@@ -65,21 +65,21 @@ JUDGED = frozenset(
         OutcomeKind.CANCELLED,
     }
 )
-"""Those of which the end is known."""
+"""Those whose end is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a job, as far as its incident or its winning end tells."""
+    """One attempt at a job, as far as known from its incident or its winning end."""
 
     number: int
     cause: str = ""
-    """Why it failed; empty: it ended well, or nobody knows."""
+    """Why it failed; empty: it succeeded, or the cause is unknown."""
     host: str = ""
     seconds: float = 0.0
     """How long it ran."""
     amounts: tuple[int, ...] = (0,) * len(AMOUNTS)
-    """What the job had then, in the order of `AMOUNTS`."""
+    """The job's resources at that time, in the order of `AMOUNTS`."""
     ok: bool = False
 
     @property
@@ -89,7 +89,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ManualAction:
-    """Something that a person did to a job after one of its attempts."""
+    """A person's action on a job after one of its attempts."""
 
     attempt: int
     event: str
@@ -98,27 +98,27 @@ class ManualAction:
 
 @dataclass(frozen=True, slots=True)
 class LaterAttempts:
-    """What is known of a job after one of its incidents: the next attempt, and how the job ended."""
+    """The later history of a job after one of its incidents: the next attempt, and how the job ended."""
 
     end: State | None
     """None: there is no document."""
     winner: int = 0
-    """The attempt that ended well; 0: none."""
+    """The attempt that succeeded; 0: none."""
     next: Attempt | None = None
     hands: tuple[ManualAction, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentOutcome:
-    """What came of an incident, and the try that followed on it."""
+    """The outcome of an incident, and the attempt that followed it."""
 
     came: OutcomeKind
     tried: Attempt | None = None
     """The next attempt, if there was one."""
     hands: tuple[ManualAction, ...] = ()
-    """What people did between this attempt and the next."""
+    """People's actions between this attempt and the next."""
     more: frozenset[str] = frozenset()
-    """Of what the next attempt had more, of `AMOUNTS`."""
+    """Which of `AMOUNTS` were larger in the next attempt."""
     other_host: bool = False
     """The next attempt ran on another host, and both are known."""
 
@@ -127,7 +127,7 @@ UNKNOWN = IncidentOutcome(OutcomeKind.UNKNOWN)
 
 
 def job_later(document: JobDocument | None) -> LaterAttempts:
-    """What the job's own document tells of how it went on after its last incident."""
+    """What followed the last incident of a job, by the job's own document."""
     if document is None:
         return LaterAttempts(None)
     winner, last = document.winner, document.last
@@ -142,13 +142,13 @@ def job_later(document: JobDocument | None) -> LaterAttempts:
     if winner is not None:
         following = Attempt(winner.token.attempt, "", winner.host, winner.wall or 0.0, amounts, ok=True)
     elif document.attempt and last is not None:
-        # A later attempt of which there is no incident: it ended badly, or nobody knows how.
+        # A later attempt without an incident: it failed, or its end is unknown.
         following = Attempt(document.attempt, "", last.host, last.wall or 0.0, amounts)
     return LaterAttempts(document.state, winner.token.attempt if winner is not None else 0, following, hands)
 
 
 def incident_attempt(facts: Mapping[str, Any]) -> Attempt:
-    """The attempt that an incident is about, by the fields that it tells (`incident_context.told_by`)."""
+    """The attempt that an incident is about, by its fields (`context.told_by`)."""
     amounts = tuple(_whole(facts.get(name)) for name in _TOLD)
     seconds = facts.get("evidence.wall_time")
     return Attempt(
@@ -161,7 +161,7 @@ def incident_attempt(facts: Mapping[str, Any]) -> Attempt:
 
 
 def earlier(later: LaterAttempts, attempt: Attempt) -> LaterAttempts:
-    """What is known of a job before the incident of an attempt: that attempt comes next, unless an earlier one is known to."""
+    """The later history as seen before the incident of an attempt: that attempt comes next, unless an earlier one is known to."""
     known = later.next
     if known is not None and (attempt.number > known.number or (attempt.number == known.number and known.ok)):
         return later
@@ -169,7 +169,7 @@ def earlier(later: LaterAttempts, attempt: Attempt) -> LaterAttempts:
 
 
 def outcome_of(attempt: Attempt, later: LaterAttempts) -> IncidentOutcome:
-    """What came of the incident of an attempt."""
+    """The outcome of the incident of an attempt."""
     following = later.next if later.next is not None and later.next.number > attempt.number else None
     hands = tuple(
         hand
@@ -202,7 +202,7 @@ def _came(
 
 
 def faulted_job_came(document: JobDocument | None) -> tuple[OutcomeKind, float]:
-    """What came of a job that had a failure, told by its document alone; and the core-seconds of the run that ended well, 0 without one."""
+    """The outcome of a job that had a failure, by its document alone; and the core-seconds of the successful attempt, 0 without one."""
     later = job_later(document)
     if later.end is None:
         return OutcomeKind.UNKNOWN, 0.0

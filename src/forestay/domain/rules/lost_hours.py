@@ -1,9 +1,9 @@
 """What failures cost in a period, and what rules would have done about them.
 
-Attempts are added one by one, in the order of their submission, and only sums are kept: a million of them need no more room than the owners and hosts they name.
+Attempts are added one by one, in the order of their submission, and only sums are kept: memory grows with the number of owners and hosts, not of attempts.
 
 Whether a retry would have succeeded is unknown. What is known is how the same work ended when somebody ran it again: a later attempt of the same job, or a
-later job of the same owner and name. Of these the share that succeeded is given as an interval of 95 % (Wilson), and it is taken for those that nobody ran again.
+later job of the same owner and name. The share of these that succeeded is given as a 95 % interval (Wilson), and is assumed for those that nobody ran again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from forestay.domain.exceptions.evidence.past_attempt import PastAttempt, PastSt
 from forestay.domain.rules.plain_condition import FieldComparison
 
 EXAMPLES = 3
-"""Failures of each cause that are shown."""
+"""How many failures of each cause are shown."""
 FOLLOWS_WITHIN = 7 * 86_400
 """Seconds: a job of the same name that is submitted later than this is other work."""
 COMPARED = 8
-"""Open failures of one name with which a later job is compared."""
+"""The most open failures of one name with which a later job is compared."""
 SURE = 1.959964
-"""Standard deviations on each side of an interval of 95 %."""
+"""Standard deviations on each side of a 95 % interval."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class PastRule:
     name: str
     description: str
     comparisons: tuple[FieldComparison, ...]
-    """All of which must hold."""
+    """The comparisons, all of which must hold."""
 
 
 @dataclass(slots=True)
@@ -66,28 +66,28 @@ class RuleEstimate:
     rule: PastRule
     answered: Loss = field(default_factory=Loss)
     run_again: int = 0
-    """Of the failures those whose work was run again by somebody."""
+    """Failures whose work somebody ran again."""
     succeeded: int = 0
-    """Of these those that succeeded then."""
+    """Those of them that then succeeded."""
     works: set[tuple[str, str, str, str]] = field(default_factory=set)
-    """What was run again. A thousand jobs of one name say little more than one, so the interval is that of so many trials as there are names."""
+    """The work that was run again. A thousand jobs of one name say little more than one, so the interval counts each name as one trial."""
 
     def _share(self) -> tuple[float, float]:
         return wilson(self.succeeded / self.run_again if self.run_again else 0.0, len(self.works))
 
     def recovered(self) -> tuple[float, float]:
-        """Between how many and how many of the failures a retry would have succeeded."""
+        """The lowest and highest number of failures for which a retry would have succeeded."""
         low, high = self._share()
         return low * self.answered.failures, high * self.answered.failures
 
     def wasted(self) -> tuple[float, float]:
-        """Core-hours of retries that fail again, if each takes as long as the attempt before."""
+        """Core-hours of retries that fail again, assuming that each takes as long as the attempt before."""
         low, high = self._share()
         return (1 - high) * self.answered.core_hours, (1 - low) * self.answered.core_hours
 
 
 def wilson(share: float, trials: int) -> tuple[float, float]:
-    """The interval of 95 % of a share of so many trials; without any, everything is possible."""
+    """The 95 % interval of a share of a number of trials; without trials it is the whole range."""
     if not trials:
         return 0.0, 1.0
     spread = SURE * SURE / trials
@@ -113,12 +113,12 @@ def _holds(comparison: FieldComparison, value: object) -> bool:
 
 
 FIELDS = frozenset({"cause", "confidence", "retry", "job.attempt"})
-"""What is known of a past failure; a rule that asks for more cannot be judged."""
+"""The fields known of a past failure; a rule that uses others cannot be judged."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A failure of which it is not known yet whether somebody ran it again."""
+    """A failure that nobody has run again so far."""
 
     ended: float
     estimate: RuleEstimate
@@ -146,7 +146,7 @@ class LostHours:
         self._open: dict[tuple[str, str, str, str], list[_Open]] = {}
 
     def add(self, attempt: PastAttempt, finding: CauseFinding | None) -> None:
-        """One attempt; of a failure with its cause."""
+        """Add an attempt; a failure with its cause."""
         self.attempts += 1
         hours = attempt.core_hours
         self.core_hours += hours
@@ -193,11 +193,11 @@ class LostHours:
                 break
 
     def _follow(self, attempt: PastAttempt) -> None:
-        """Whether this is the work of an earlier failure once more; then it says how that ended."""
+        """Whether this attempt repeats the work of an earlier failure; then its result is recorded there."""
         waiting = self._open.get(attempt.same_work)
         if not waiting or attempt.state is PastState.CANCELLED or attempt.submitted is None:
             return
-        # A restart follows its job at once; other work is the oldest that is still open. Not more are compared: thousands may have one name.
+        # A restart follows its job at once; otherwise the oldest open failure counts. Only a few are compared: thousands may have one name.
         places = [len(waiting) - 1, *range(min(len(waiting), COMPARED))]
         for place in places:
             known = waiting[place]

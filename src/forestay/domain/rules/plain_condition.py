@@ -1,11 +1,11 @@
 """Which values of context fields a condition requires, for the index of rules.
 
-Most conditions are a conjunction with comparisons in it: `cause == "memory" && job.attempt < 3 && …`. Where one of them is false, CEL
-says that the whole is false, whatever the rest is, even if the rest fails with an error. So an index may leave such a rule out. Nothing
+Most conditions are a conjunction that contains comparisons: `cause == "memory" && job.attempt < 3 && …`. If one of them is false, CEL
+evaluates the whole to false, even if the rest fails with an error. Therefore an index may leave such a rule out. Nothing
 is evaluated here: a condition that may be true is always evaluated by CEL.
 
-Only a text that compiles may be read: its types are then known to fit. Whatever is not surely a comparison is passed over, which
-costs an evaluation and never a decision.
+Only a text that compiles may be read: its types are then known to match. Whatever is not certainly a comparison is skipped, which
+costs an evaluation and never changes a decision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FieldComparison(NamedTuple):
 
     field: str
     sign: str
-    """Beside CEL's own: `has`, a map has a key; `among`, the value is one of some."""
+    """CEL's own operators, and `has`: a map has a key; `among`: the value is in a list."""
     value: str | int | float | bool | tuple[str | int, ...] | None
 
 
@@ -35,7 +35,7 @@ class Conjunction:
 
 NOTHING = Conjunction(())
 
-# Escapes, raw and triple-quoted strings, comments and quoted names match no token: of a text that has one, nothing is read.
+# Escapes, raw and triple-quoted strings, comments and quoted names match no token: a text with one of them is not read.
 _TOKEN = re.compile(
     r"""(?:"[^"\\\n]*"(?!")|'[^'\\\n]*'(?!')|[A-Za-z_]\w*(?!["'\w])|\d+(?!\w)|&&|\|\||/(?!/)|[^"'`\\/&|\w])""", re.ASCII
 )
@@ -56,13 +56,13 @@ _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def conjunction_of(text: str) -> Conjunction:
-    """What can be read off a text that compiles."""
+    """The comparisons that a text that compiles requires, as far as recognised."""
     comparisons = (_comparison(part.strip()) for part in _conjuncts(text))
     return Conjunction(tuple(comparison for comparison in comparisons if comparison is not None))
 
 
 def whole_condition(text: str) -> tuple[FieldComparison, ...] | None:
-    """The comparisons that a condition consists of, for whoever must judge it without CEL; None if it has anything else in it."""
+    """The comparisons of which a condition consists, for evaluation without CEL; None if it contains anything else."""
     comparisons = [_comparison(part.strip()) for part in _conjuncts(text)]
     if not comparisons:
         return None
@@ -79,7 +79,7 @@ def fields_named(text: str) -> list[str]:
 
 
 def _conjuncts(text: str) -> list[str]:
-    """The parts that `&&` joins outside of all brackets; none if the text is not a conjunction, or not surely one."""
+    """The parts that `&&` joins outside of all brackets; none if the text is not certainly a conjunction."""
     parts, start, at, depth = list[str](), 0, 0, 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -119,7 +119,7 @@ def _compared(name: str, sign: str, literal: str) -> FieldComparison | None:
     orders = sign not in {"==", "!="}
     if field is None or (field.kind is not kind if kind is not None else orders or not field.optional):
         return None
-    # Python and CEL need not agree on the order of texts.
+    # Python and CEL may order texts differently.
     return None if orders and kind in {FieldType.TEXT, FieldType.TRUTH} else FieldComparison(name, sign, value)
 
 

@@ -1,10 +1,10 @@
 """Proposals: rules derived from what recovered past failures, and from what people did by hand (P0-30).
 
-Pure: the incidents are handed over one by one with what came of them (`outcome`). Each that was followed by something tells of one *remedy*: the job was tried again as it was, on another host, or with more of
-something; or a person failed it, cancelled it or said that it counts as done. Remedies are counted over groups of incidents, from the broad (a cause) to the narrow (a cause with a pattern, an exit code, a task, a
-job's name, a host, and at last one error). A rule is proposed for a group in which a remedy helped at least `LEAST` times, and did not in at most a fifth of the tries. Where further tries were in vain again and again, it is proposed to ask a person.
+Pure: the incidents are passed in one by one with their outcomes (`incident_outcome`). Each that was followed by an action shows one *remedy*: the job was retried unchanged, on another host, or with more of
+a resource; or a person failed it, cancelled it or declared it done. Remedies are counted over groups of incidents, from broad (a cause) to narrow (a cause with a pattern, an exit code, a task, a
+job's name, a host, and finally a single error). A rule is proposed for a group in which a remedy helped at least `LEAST` times, and failed in at most a fifth of the tries. Where further tries failed again and again, the proposal is to ask a person.
 
-The condition is as narrow as the support allows: the facts that make the group, and every further fact that all supporting incidents share. A proposal is only words; nothing acts by it, and whoever adds it adds a shadow.
+The condition is as narrow as the support allows: the facts that define the group, and every further fact that all supporting incidents share. A proposal has no effect by itself; when added it becomes a shadow rule.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from forestay.domain.rules.answer import Answer, answer_of_steps
 from forestay.domain.rules.incident_outcome import AMOUNTS, Attempt, IncidentOutcome, OutcomeKind
 
 LEAST = 3
-"""Times that a remedy must have helped."""
+"""How often a remedy must have helped."""
 EXCEPTIONS = 0.2
-"""The share of the tries in which it may not have."""
+"""The share of the tries in which it may have failed."""
 MOST_WRONG = 0.1
-"""The share of the incidents that a proposal would answer on which it may be wrong."""
+"""The largest share of the answered incidents for which a proposal may be wrong."""
 MOST_GROUPS = 20_000
 EXAMPLES = 5
 MOST_SHARED = 3
-"""Further facts of a condition."""
+"""The most further facts in a condition."""
 FINGERPRINT = "exception.fingerprint"
 FACTS = (
     "cause", "pattern", "exception.task", "job.name", "evidence.exit_code", "evidence.signal", "evidence.scheduler_state",
     "evidence.scheduler_reason", "evidence.stage", "host.name", FINGERPRINT,
 )  # fmt: skip
-"""What conditions of proposals compare, the most telling first."""
+"""The fields that conditions of proposals compare, the most significant first."""
 SPLITS: tuple[tuple[str, ...], ...] = (
     ("cause",), ("cause", "pattern"), ("cause", "exception.task"), ("cause", "job.name"), ("cause", "evidence.exit_code"),
     ("cause", "evidence.signal"), ("cause", "evidence.scheduler_reason"), ("cause", "host.name"),
     ("cause", FINGERPRINT),
 )  # fmt: skip
-"""The groups that are looked at, the broad ones first."""
+"""The groups that are examined, the broad ones first."""
 OF_ONE_ERROR = SPLITS[-1:]
-"""Where only the failures of one error are looked at: nothing broader follows from them."""
+"""The groups when only the failures of one error are examined: they support nothing broader."""
 UNKNOWN = "unknown"
 
 Fact = tuple[str, str | int]
 
 
 class FollowUpKind(StrEnum):
-    """What followed on a failure."""
+    """What followed a failure."""
 
     RETRY = "retry"
     ELSEWHERE = "elsewhere"
@@ -59,19 +59,19 @@ class FollowUpKind(StrEnum):
     FAIL = "fail"
     COMPLETE = "complete"
     ASK = "ask"
-    """Further tries were in vain."""
+    """Further tries failed."""
 
 
 class ProposedRemedy(NamedTuple):
-    """One thing that can be done about a failure."""
+    """A possible action on a failure."""
 
     kind: FollowUpKind
     amounts: tuple[str, ...] = ()
-    """Of what there was more."""
+    """The resources that were increased."""
 
 
 class ProposalGroupKey(NamedTuple):
-    """Incidents of a type that share some facts."""
+    """The incidents of a type that share some facts."""
 
     type: ExceptionType
     facts: tuple[Fact, ...]
@@ -79,7 +79,7 @@ class ProposalGroupKey(NamedTuple):
 
 @dataclass(slots=True)
 class Support:
-    """How often a remedy helped in a group, and what the incidents have in common in which it did."""
+    """How often a remedy helped in a group, and the facts shared by the incidents in which it did."""
 
     helped: int = 0
     tried: int = 0
@@ -88,9 +88,9 @@ class Support:
     examples: list[str] = field(default_factory=list)
     """Incidents in which it helped, the newest first."""
     against: list[str] = field(default_factory=list)
-    """Incidents in which it did not."""
+    """Incidents in which it did not help."""
     factors: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Of each amount: the largest factor by which it was raised, and the most that a job then had."""
+    """For each amount: the largest factor by which it was raised, and the most that a job then had."""
 
     @property
     def enough(self) -> bool:
@@ -118,23 +118,23 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """The same for the same rule, whenever it is proposed."""
+        """The id of the proposal: the same for the same rule, whenever it is proposed."""
         text = json.dumps([self.type.value, self.condition, self.remedy.kind.value, self.remedy.amounts])
         return blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest()
 
     @property
     def fingerprint(self) -> str:
-        """The error that it is for; empty: it is for more than one."""
+        """The error that it applies to; empty: more than one."""
         return str(dict(self.facts).get(FINGERPRINT, ""))
 
     @property
     def answer(self) -> Answer:
-        """What it would answer; the name is only good among proposals."""
+        """The answer that it would give; its name is only valid among proposals."""
         return answer_of_steps(self.steps, f"proposal#{self.condition}")
 
 
 def remedy_of(outcome: IncidentOutcome) -> tuple[ProposedRemedy, bool] | None:
-    """What followed on a failure, and whether it helped. None: nothing did, or it is not over."""
+    """The action that followed a failure, and whether it helped. None: there was none, or it has not ended."""
     if outcome.came in (OutcomeKind.OPEN, OutcomeKind.UNKNOWN):
         return None
     tried = outcome.tried
@@ -151,7 +151,7 @@ def remedy_of(outcome: IncidentOutcome) -> tuple[ProposedRemedy, bool] | None:
 
 
 def facts_of(facts: Mapping[str, object]) -> dict[str, str | int]:
-    """The facts of an incident that a condition may compare; what is empty is no fact."""
+    """The facts of an incident that a condition may compare; empty values are left out."""
     values: dict[str, str | int] = {}
     for name in FACTS:
         value = facts.get(name)
@@ -164,7 +164,7 @@ def facts_of(facts: Mapping[str, object]) -> dict[str, str | int]:
 
 @dataclass(slots=True)
 class Proposals:
-    """Takes one incident after the other. Its size is bounded by the groups that there are."""
+    """Collects incidents one by one. Its size is bounded by the number of groups."""
 
     groups: dict[ProposalGroupKey, dict[ProposedRemedy, Support]] = field(default_factory=dict)
     splits: tuple[tuple[str, ...], ...] = SPLITS
@@ -179,7 +179,7 @@ class Proposals:
         *,
         by_person: bool = False,
     ) -> None:
-        """Look at one incident; the newest come first. ``by_person``: a person decided what was done, such as a playbook for a group of the inbox."""
+        """Add an incident; the newest come first. ``by_person``: a person chose the action, such as a playbook for a group of the inbox."""
         found_remedy = remedy_of(outcome)
         if found_remedy is None:
             return
@@ -187,7 +187,7 @@ class Proposals:
         facts = facts_of(facts_data)
         seen = [(remedy, helped)]
         if remedy.kind in (FollowUpKind.RETRY, FollowUpKind.ELSEWHERE, FollowUpKind.MORE):
-            # To ask a person is right where a try was in vain to the end, and an exception where one was not.
+            # Asking a person is right where the tries failed to the end, and counts as an exception where one succeeded.
             seen.append((ProposedRemedy(FollowUpKind.ASK), outcome.came is OutcomeKind.AGAIN))
         for names in self.splits:
             key = ProposalGroupKey(type_, tuple((name, facts[name]) for name in names if name in facts))
@@ -203,7 +203,7 @@ class Proposals:
                 _note(support, incident, facts, attempt, outcome, good=good, by_hand=by_person or bool(outcome.hands))
 
     def made(self) -> list[Proposal]:
-        """The rules that are proposed, the best supported first. A narrow group is passed over where a broad one has the same remedy."""
+        """The proposed rules, the best supported first. A narrow group is skipped if a broad one has the same remedy."""
         proposals: list[Proposal] = []
         for key, group in sorted(self.groups.items(), key=lambda pair: (len(pair[0].facts), str(pair[0]))):
             if _vague(key):
@@ -212,7 +212,7 @@ class Proposals:
                 if not support.enough or any(_covers(proposal, key, remedy) for proposal in proposals):
                     continue
                 if remedy.kind is FollowUpKind.ELSEWHERE and _helps(group, FollowUpKind.RETRY):
-                    continue  # another try where it was does as well
+                    continue  # another try on the same host does as well
                 proposals.append(_proposal(key, remedy, support))
         return sorted(proposals, key=lambda proposal: (-proposal.helped, proposal.condition))
 
@@ -249,7 +249,7 @@ def _note(
 
 
 def _vague(key: ProposalGroupKey) -> bool:
-    """A failure of which the cause is not known is not answered by that alone."""
+    """Whether a group is too vague: an unknown cause alone is no basis for an answer."""
     facts = dict(key.facts)
     return facts.get("cause", UNKNOWN) == UNKNOWN and len(facts) == 1
 
@@ -313,7 +313,7 @@ def _steps(remedy: ProposedRemedy, support: Support) -> tuple[Mapping[str, objec
 
 
 def in_words(proposal: Proposal) -> Iterator[str]:
-    """A proposal in plain words: what was seen, and what follows."""
+    """A proposal in words: the observation, and the conclusion."""
     named = [(name, value) for name, value in proposal.facts if not proposal.fingerprint or name == FINGERPRINT]
     where = " and ".join(f"error {value}" if name == FINGERPRINT else f"{name} {value}" for name, value in named)
     did = {

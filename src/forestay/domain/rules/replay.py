@@ -1,16 +1,16 @@
 """Replay: a rule set is evaluated on recorded incidents, and differences from the decisions made then are reported (P1-34).
 
-Pure: whoever has the incidents hands them over one by one, each with what was decided then, what would be decided now and what came of it (`outcome`), and reads the report at the
-end. Nothing is done to any job.
+Pure: the caller passes the incidents in one by one, each with the recorded decision, the decision by the present rules and its outcome (`incident_outcome`), and reads the report at the
+end. No job is changed.
 
-A verdict of a rule is *wrong* where what came of the incident speaks against it:
+A verdict of a rule is *wrong* if the outcome of the incident contradicts it:
 
-* *stops*: the rule would hold or fail a job that a further try recovered. To hold is not wrong where a person had to act before the job ended well; to fail is.
-* *counts*: the rule would count a job as done that really ended well later: its outputs would be missing.
-* *in vain*: the rule would try again, and just that was tried, and the job failed again of the same cause and never ended well. What was tried must be at least what the rule
+* *stops*: the rule would hold or fail a job that a further try recovered. Holding is not wrong if a person had to act before the job succeeded; failing it is.
+* *counts*: the rule would declare a job done that really succeeded later: its outputs would be missing.
+* *in vain*: the rule would retry, and exactly that was tried, and the job failed again of the same cause and never succeeded. The actual try must include at least what the rule
   would do: more memory if the rule gives more memory, another host if it goes elsewhere.
 
-A verdict that nothing speaks for or against, since nothing of the kind was tried, is *unproven*. Answers of the default policy are compared and not judged.
+A verdict without evidence for or against it, since nothing similar was tried, is *unproven*. Answers of the default policy are compared and not judged.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from forestay.domain.rules.incident_outcome import Attempt, IncidentOutcome, Out
 
 HOUR = 60 * MINUTE
 EXAMPLES = 5
-"""Incidents that are named for each group."""
+"""The most incidents named for each group."""
 MOST_GROUPS = 1_000
 MOST_ERRORS = 100
 
 
 class DecisionError(StrEnum):
-    """How a verdict is wrong."""
+    """The way in which a verdict is wrong."""
 
     STOPS = "stops"
-    """It would stop what a further try recovered."""
+    """It would stop a job that a further try recovered."""
     COUNTS = "counts"
-    """It would count as done what was not done yet."""
+    """It would declare a job done that was not."""
     IN_VAIN = "in-vain"
-    """It would try what was tried in vain."""
+    """It would repeat a try that failed."""
 
 
 WORDS: Mapping[DecisionError, str] = {
@@ -52,7 +52,7 @@ WORDS: Mapping[DecisionError, str] = {
 
 
 class Proof(StrEnum):
-    """Whether what came of an incident speaks for a verdict."""
+    """Whether the outcome of an incident supports a verdict."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -60,7 +60,7 @@ class Proof(StrEnum):
 
 
 class ComparedIncident(NamedTuple):
-    """One incident in the light of the rules that are replayed."""
+    """An incident with the answers of the replayed rules."""
 
     incident: str
     at: int
@@ -79,7 +79,7 @@ class ComparedIncident(NamedTuple):
 
 
 class ReplayGroupKey(NamedTuple):
-    """Incidents that would be answered otherwise in the same way, by the same rule."""
+    """Incidents whose answer would change in the same way, by the same rule."""
 
     rule: str
     cause: str
@@ -89,7 +89,7 @@ class ReplayGroupKey(NamedTuple):
 
 @dataclass(slots=True)
 class ReplayGroup:
-    """How many there are, what came of them, and some of them by name."""
+    """The number of incidents in a group, their outcomes, and some of them by name."""
 
     count: int = 0
     wrong: int = 0
@@ -99,7 +99,7 @@ class ReplayGroup:
 
 @dataclass(slots=True)
 class RuleTally:
-    """What one rule would have answered."""
+    """The answers that one rule would have given."""
 
     answered: int = 0
     differs: int = 0
@@ -116,11 +116,11 @@ class RuleTally:
     peak_hour: int = 0
     """The most acts in any hour of the clock."""
     put_off: int = 0
-    """Acts that the limit of acts of one rule would have put off."""
+    """Acts that the limit for one rule would have postponed."""
 
 
 class ErrorOnPath(NamedTuple):
-    """A condition that erred."""
+    """A condition that failed with an error."""
 
     rule: str
     incident: str
@@ -129,14 +129,14 @@ class ErrorOnPath(NamedTuple):
 
 @dataclass(slots=True)
 class Replay:
-    """Takes one incident after the other, and is the report at the end.
+    """Collects incidents one by one, and is the report at the end.
 
-    Its size is bounded by the rules, the causes and the hours that there are, not by the incidents.
+    Its size is bounded by the numbers of rules, causes and hours, not of incidents.
     """
 
     policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
     shown: int = 100
-    """Incidents that are kept whole: those that differ, the wrong ones first."""
+    """The most incidents that are kept whole: those that differ, the wrong ones first."""
     incidents: int = 0
     same: int = 0
     differs: int = 0
@@ -162,7 +162,7 @@ class Replay:
     def take(
         self, incident: str, *, at: int, job: str, attempt: Attempt, then: Answer, now: Answer, outcome: IncidentOutcome
     ) -> ComparedIncident:
-        """Look at one incident."""
+        """Add an incident."""
         proof, wrong = judge(now, outcome)
         compared_incident = ComparedIncident(incident, at, attempt.cause, job, then, now, outcome, proof, wrong)
         self.incidents += 1
@@ -236,7 +236,7 @@ class Replay:
         self._windows[compared_incident.now.by, compared_incident.at // self.policy.rule_acts.window] += 1
 
     def finish(self) -> Replay:
-        """Reckon what the safeguards would have said, roughly: acts a rule in each hour, and in each window of its limit. Storms and canaries are not reckoned with."""
+        """Estimate the effect of the safeguards: acts of a rule in each hour, and in each window of its limit. Storms and canaries are not included."""
         for tally in self.rules.values():
             tally.peak_hour = tally.put_off = 0
         for (rule, _), acts in self._hours.items():
@@ -263,7 +263,7 @@ class Replay:
 
 
 def judge(now: Answer, outcome: IncidentOutcome) -> tuple[Proof, DecisionError | None]:
-    """Whether what came of an incident speaks for the verdict of a rule or against it."""
+    """Whether the outcome of an incident supports or contradicts the verdict of a rule."""
     came = outcome.came
     if (
         not now.by_rule
@@ -273,7 +273,7 @@ def judge(now: Answer, outcome: IncidentOutcome) -> tuple[Proof, DecisionError |
         return Proof.UNPROVEN, None
     if now.way in TRYING:
         if came is OutcomeKind.RECOVERED or came is OutcomeKind.BY_HAND:
-            # Something recovered it. Whether this would have is only known if it was no more than this.
+            # It was recovered. Whether this answer would have recovered it is only known if no more than this was done.
             return (Proof.RIGHT if _covers(now, outcome) else Proof.UNPROVEN), None
         if came is OutcomeKind.AGAIN and _was_tried(now, outcome):
             return Proof.WRONG, DecisionError.IN_VAIN
@@ -306,9 +306,9 @@ def _covers(now: Answer, outcome: IncidentOutcome) -> bool:
 
 
 def cost(then: Answer, now: Answer, attempt: Attempt, outcome: IncidentOutcome) -> tuple[float, float]:
-    """Core-seconds that the other answer would have saved, and would have spent beyond what was.
+    """Core-seconds that the other answer would have saved, and would have spent in addition.
 
-    A further try costs what it did cost; one that was not made, what the failed attempt did. To stop what ended well would save nothing: the job had to run.
+    An actual try costs what it cost; one that was not made, as much as the failed attempt. Stopping a job that succeeded would save nothing: the job had to run.
     """
     tried = outcome.tried
     if now.way in TRYING:
@@ -320,7 +320,7 @@ def cost(then: Answer, now: Answer, attempt: Attempt, outcome: IncidentOutcome) 
 
 
 def wrong_in(replay: Replay, rules: Iterable[str]) -> Counter[DecisionError]:
-    """Wrong verdicts of some rules alone."""
+    """The wrong verdicts of some rules only."""
     wrong: Counter[DecisionError] = Counter()
     for rule in rules:
         if (tally := replay.rules.get(rule)) is not None:

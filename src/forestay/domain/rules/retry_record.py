@@ -1,6 +1,6 @@
 """The outcomes of an error's retried failures: the strongest evidence of whether another retry helps.
 
-Read off what is stored anyway: of several incidents of one job with the same fingerprint, all but the last were tried again in vain; of the last one the job's document tells.
+Derived from stored documents: of several incidents of one job with the same fingerprint, all but the last were retried without success; for the last one the job's document shows the result.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from forestay.domain.jobs.lifecycle import Event
 
 @dataclass(frozen=True, slots=True)
 class RetryRecord:
-    """Counts over the incidents of one fingerprint. What is being tried, and what nobody knows any more, is in `seen` alone."""
+    """Counts over the incidents of one fingerprint. Running retries and those with an unknown end are only in `seen`."""
 
     seen: int = 0
     retried: int = 0
-    """Of these another try has ended."""
+    """Incidents whose retry has ended."""
     helped: int = 0
-    """And the job ended well."""
+    """Those of them whose job succeeded."""
     whole: bool = True
-    """All incidents were counted; else the newest."""
+    """All incidents were counted; otherwise only the newest."""
 
     @property
     def words(self) -> str:
@@ -37,7 +37,7 @@ class RetryRecord:
 def retry_record(
     statuses: Iterable[IncidentStatus], jobs: Mapping[str, JobDocument], *, whole: bool = True
 ) -> RetryRecord:
-    """The record of incidents of one fingerprint, by the jobs that they are about; a job that is not there is not known any more."""
+    """The record of the incidents of one fingerprint, by their jobs; a missing job is no longer known."""
     by_job: dict[str, list[IncidentStatus]] = {}
     seen = 0
     for status in statuses:
@@ -55,7 +55,7 @@ def retry_record(
 
 
 def _outcome(last: IncidentStatus, document: JobDocument) -> bool | None:
-    """Whether the job ended well after its last failure of this kind; None: it was not tried again, or has not ended."""
+    """Whether the job succeeded after its last failure of this kind; None: it was not retried, or has not ended."""
     if document.winner is not None:
         return True
     ended = document.state in FINAL or document.state is State.FAULTED

@@ -21,7 +21,7 @@ class RuleCount(NamedTuple):
 
 
 def count_rules(sets: Iterable[RuleSet], tasks: Iterable[str]) -> Iterator[RuleCount]:
-    """The rules for a run with these tasks, set by set in the order in which they are asked."""
+    """The rules for a run with these tasks, set by set in the order of evaluation."""
     names = {"", ANY_TASK, *tasks}
     for rule_set in sets:
         for key, tree in sorted(rule_set.trees.items()):

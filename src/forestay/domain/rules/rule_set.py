@@ -1,7 +1,7 @@
 """Rule sets: all rules of a flow, of a domain or of a pack, by exception type and task; and their versions.
 
-A rule set is a value with a version number. A version is stored as what it changed, so a process that has version 7 takes over
-version 8 by that alone, however large the set is; and any older version can be come back to by changing things once more.
+A rule set is a value with a version number. A version is stored as its changes, so a process that has version 7 gets to
+version 8 by these alone, however large the set is; and any older version can be restored by another change.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from forestay.domain.rules.rule_tree import (
 )
 
 ANY_TASK = "*"
-"""The task of a tree that serves every task; it is walked after the task's own."""
+"""The task of a tree that applies to every task; it is walked after the task's own."""
 
 
 class RuleSetLevel(StrEnum):
-    """Whose rules they are. In this order they are asked."""
+    """The level of a rule set, in the order of evaluation."""
 
     FLOW = "flow"
     DOMAIN = "domain"
@@ -42,7 +42,7 @@ _ORDER = {level: place for place, level in enumerate(RuleSetLevel)}
 
 
 class RuleSetId(NamedTuple):
-    """Which rule set: of a tenant, for a flow by its name (all its versions), for the domain, or a pack by its name."""
+    """The id of a rule set: its tenant, and a flow by its name (all its versions), the domain, or a pack by its name."""
 
     tenant: str
     level: RuleSetLevel
@@ -53,7 +53,7 @@ class RuleSetId(NamedTuple):
 
 
 class TreeKey(NamedTuple):
-    """Which tree of a rule set. The task of a run-level type is empty; of a task-level type it may be `ANY_TASK`."""
+    """The key of a tree in a rule set. The task of a run-level type is empty; that of a task-level type may be `ANY_TASK`."""
 
     type: ExceptionType
     task: str = ""
@@ -79,11 +79,11 @@ class RuleSet:
     trees: Mapping[TreeKey, RuleTree] = field(default_factory=lambda: MappingProxyType({}))
 
     def tree(self, key: TreeKey) -> RuleTree:
-        """The tree of a key; the empty one where there are no rules."""
+        """The tree of a key; an empty one if there are no rules."""
         return self.trees.get(key, _EMPTY)
 
     def find(self, rule: str) -> tuple[TreeKey, Rule] | None:
-        """The rule of an id, with the tree in which it stands."""
+        """The rule with an id, and its tree."""
         for key, tree in self.trees.items():
             found_rule = tree.rules.get(rule)
             if found_rule is not None and rule != ROOT:
@@ -95,7 +95,7 @@ class RuleSet:
 
 
 class RuleChange(NamedTuple):
-    """One rule as it was and as it is; None: it was not there, or it is there no more."""
+    """A rule before and after a change; None: it did not exist, or no longer exists."""
 
     key: TreeKey
     rule: str
@@ -114,11 +114,11 @@ class RuleSetVersion:
     at: int
     note: str = ""
     replayed: Mapping[str, object] | None = None
-    """Of a promotion: what the replay came to that was made for it."""
+    """For a promotion: the result of its replay."""
 
 
 def with_tree(rule_set: RuleSet, key: TreeKey, tree: RuleTree) -> RuleSet:
-    """The next version of a rule set, with one tree put in its place; a tree without rules is left out."""
+    """The next version of a rule set, with one tree replaced; a tree without rules is left out."""
     trees = dict(rule_set.trees)
     if len(tree):
         trees[key] = tree
@@ -128,7 +128,7 @@ def with_tree(rule_set: RuleSet, key: TreeKey, tree: RuleTree) -> RuleSet:
 
 
 def diff(old: RuleSet, new: RuleSet) -> tuple[RuleChange, ...]:
-    """What differs between two versions, rule by rule, the links included; trees that are the same value cost nothing."""
+    """The differences between two versions, rule by rule, links included; identical trees cost nothing."""
     changes: list[RuleChange] = []
     for key in sorted(set(old.trees) | set(new.trees)):
         before, after = old.tree(key), new.tree(key)
@@ -142,7 +142,7 @@ def diff(old: RuleSet, new: RuleSet) -> tuple[RuleChange, ...]:
 
 
 def changes_of(key: TreeKey, before: RuleTree, after: RuleTree, rules: Iterable[str | None]) -> tuple[RuleChange, ...]:
-    """What differs between two trees, where it is known which rules can differ: as quick for many rules as for few."""
+    """The differences between two trees, given the rules that can differ: as fast for many rules as for few."""
     changes = (
         RuleChange(key, rule, before.rules.get(rule), after.rules.get(rule)) for rule in rules if rule is not None
     )
@@ -150,7 +150,7 @@ def changes_of(key: TreeKey, before: RuleTree, after: RuleTree, rules: Iterable[
 
 
 def apply(rule_set: RuleSet, version: RuleSetVersion) -> RuleSet | RuleChangeRefused:
-    """The rule set at its next version. Refused if the version does not follow on this one, or leaves a broken tree."""
+    """The rule set at its next version. Refused if the version is not the next one, or leaves a broken tree."""
     if version.rule_set != rule_set.id or version.number != rule_set.version + 1:
         return RuleChangeRefused(
             f"version {version.number} of {version.rule_set} does not follow {rule_set.version} of {rule_set.id}"
@@ -180,7 +180,7 @@ def apply(rule_set: RuleSet, version: RuleSetVersion) -> RuleSet | RuleChangeRef
 
 
 _FEW = 8
-"""Up to so many changes the links of the changed rules alone are looked at, so that one more rule does not cost a look at all."""
+"""Up to this many changes, only the links of the changed rules are checked, so that adding a rule does not require a check of all."""
 
 
 def _check_few(tree: RuleTree, changes: Sequence[RuleChange], key: TreeKey) -> Sequence[str]:
@@ -204,7 +204,7 @@ def _check_few(tree: RuleTree, changes: Sequence[RuleChange], key: TreeKey) -> S
 
 
 def roll_back(current: RuleSet, to: RuleSet, *, by: str, at: int, note: str = "") -> RuleSetVersion | RuleChangeRefused:
-    """A new version in which everything is as it was in an older one. Nothing is forgotten: it can be rolled back itself."""
+    """A new version with the content of an older one. No version is lost: the roll-back can itself be rolled back."""
     if to.id != current.id or to.version >= current.version:
         return RuleChangeRefused(
             f"{to.id} at version {to.version} is not older than {current.id} at version {current.version}"
@@ -216,7 +216,7 @@ def roll_back(current: RuleSet, to: RuleSet, *, by: str, at: int, note: str = ""
 
 
 class SetWalk(NamedTuple):
-    """A walk through one tree of one set, at the version it had."""
+    """A walk through one tree of one set, at its version."""
 
     rule_set: RuleSetId
     version: int
@@ -224,16 +224,16 @@ class SetWalk(NamedTuple):
     walk: Walk
 
 
-# Not frozen: every decision makes one, and to make a frozen one takes three times as long.
+# Not frozen: every decision creates one, and creating a frozen one takes three times as long.
 @dataclass(slots=True)
 class Ruling:
-    """What the rules say to one exception: every walk that was made, the last of which decides."""
+    """The result of the rules for one exception: all walks, the last of which decides."""
 
     walks: tuple[SetWalk, ...]
 
     @property
     def verdict(self) -> ConditionVerdict:
-        """`true`: a rule concluded; `false`: none did, and default policy decides; `error`: a condition erred, and nothing may act."""
+        """`true`: a rule concluded; `false`: none did, and the default policy decides; `error`: a condition failed with an error, and there must be no action."""
         return self.walks[-1].walk.verdict if self.walks else ConditionVerdict.FALSE
 
     @property
@@ -247,12 +247,12 @@ class Ruling:
 
     @property
     def flagged(self) -> str | None:
-        """The rule that erred."""
+        """The rule whose condition failed with an error."""
         return self.walks[-1].walk.flagged if self.walks else None
 
     @property
     def by(self) -> SetWalk | None:
-        """The walk that decided: the one that concluded or erred."""
+        """The walk that decided: the one that concluded or failed with an error."""
         return self.walks[-1] if self.verdict is not ConditionVerdict.FALSE else None
 
 
@@ -262,12 +262,12 @@ def in_order(sets: Iterable[RuleSet]) -> tuple[RuleSet, ...]:
 
 
 def asked_at(rule_set: RuleSetId) -> tuple[int, str]:
-    """The place of a set in the order in which sets are asked."""
+    """The position of a set in the order of evaluation."""
     return _ORDER[rule_set.level], rule_set.name
 
 
 def keys_for(type_: ExceptionType, task: str) -> tuple[TreeKey, ...]:
-    """The trees of one set that an exception asks: its task's own, then the one for any task."""
+    """The trees of one set that apply to an exception: its task's own, then the one for any task."""
     if type_.of_run:
         return (TreeKey(type_),)
     return (TreeKey(type_, ANY_TASK),) if task in {"", ANY_TASK} else (TreeKey(type_, task), TreeKey(type_, ANY_TASK))
@@ -276,9 +276,9 @@ def keys_for(type_: ExceptionType, task: str) -> tuple[TreeKey, ...]:
 def decide(
     sets: Sequence[RuleSet], type_: ExceptionType, task: str, evaluate: Evaluate, *, shadow: bool = False
 ) -> Ruling:
-    """Ask the sets in the order given. The first tree that concludes decides; one that errs ends it, and nothing acts.
+    """Evaluate the sets in the order given. The first tree that concludes decides; an error ends the evaluation, and there is no action.
 
-    With `shadow` the rules that are not yet active count too: what would have been decided. A type for which there are no
+    With `shadow` the rules that are not yet active count too: the result is what they would have decided. A type without
     rules gives no walk at all: the exception is ignored (P1-23).
     """
     walks: list[SetWalk] = []

@@ -1,10 +1,10 @@
 """The rule sets that are evaluated one after another, and which of them can match an exception.
 
-Most sets have nothing to say to most exceptions: not one of their rules asks for the values that this one has. A panel knows the
-values for which the first rules of all its sets are found, and one look at them tells which sets need a walk. The others come to what a
-walk without any satisfied rule comes to, which is the same each time. It never leaves out a set that a walk would have found something in.
+Most sets do not apply to most exceptions: none of their rules requires the values that this one has. The index knows the
+values for which the first rules of all its sets are found, and one lookup tells which sets need a walk. The others give the result of a
+walk without any satisfied rule, which is the same each time. It never leaves out a set in which a walk would have found something.
 
-A panel belongs to one thread, and is told of every change of its sets.
+An index belongs to one thread, and must be informed of every change of its sets.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from forestay.domain.rules.rule_set import RuleSetId, Ruling, SetWalk, TreeKey, 
 from forestay.domain.rules.tree_index import FINDS, IndexedSet, TreeIndex
 
 AT_ONCE = 1_000
-"""Rules that are learned between two turns."""
+"""The number of rules learned between two turns of the event loop."""
 MOST_ROUNDS = 1_000
-"""Tasks of which it is remembered what they ask."""
+"""The most tasks whose tree sequences are cached."""
 
 
 class _TreeFilter:
-    """For the trees of one key: by which values any of their first rules is found, as a set of bits, one bit a rule set.
+    """A filter for the trees of one key: the values by which any of their first rules is found, as bits, one bit per rule set.
 
-    What was learned is not unlearned when a rule goes: a bit too many costs a walk.
+    Removing a rule does not clear its bits: a surplus bit only costs a walk.
     """
 
     __slots__ = ("always", "bounded", "found_by", "found_in", "learned", "looks")
@@ -37,12 +37,12 @@ class _TreeFilter:
         self.found_by: dict[str, dict[object, int]] = {}
         self.found_in: dict[str, dict[object, int]] = {}
         self.looks: tuple[tuple[str, Callable[[object, int], int]], ...] = ()
-        """How `found_by` is asked; at hand, since every decision does."""
+        """The lookups of `found_by`, prepared, since every decision needs them."""
         self.bounded: dict[tuple[str, bool], tuple[float, int]] = {}
-        """By a field, and whether more or less is asked for: the bound that is reached first."""
+        """By field, and whether more or less is required: the bound that is reached first."""
         self.always = 0
         self.learned: dict[int, tuple[TreeIndex, int]] = {}
-        """For each bit the index, and how many of its first rules are known here."""
+        """For each bit the tree index, and how many of its first rules are known here."""
 
     def learn(self, bit: int, finder: FieldComparison | None) -> None:
         if finder is None:
@@ -62,9 +62,9 @@ class _TreeFilter:
         self.bounded[field, more] = (min(bound, new) if more else max(bound, new), bits | bit)
 
     def asked(self, context: Context) -> int:
-        """The sets in which a first rule may be true, or err."""
+        """The sets in which a first rule may be true, or fail with an error."""
         if context.get(UNFILLED):
-            return -1  # every bit: whoever asks for a field that was not filled errs, whatever its value
+            return -1  # every bit: a condition on an unfilled field fails with an error, whatever its value
         bits = self.always
         for field, look in self.looks:
             bits |= look(context[field], 0)
@@ -81,19 +81,19 @@ class _TreeFilter:
 
 class _AskedTree(NamedTuple):
     bit: int
-    """Its set's place among the bits of a filter."""
+    """The position of its set among the bits of a filter."""
     indexed_set: IndexedSet
     key: TreeKey
     tree: TreeIndex
 
 
 class _TreeSequence(NamedTuple):
-    """The trees that are asked about one type and task, in order."""
+    """The trees that are evaluated for one type and task, in order."""
 
     trees: tuple[_AskedTree, ...]
     gates: tuple[_TreeFilter, ...]
     nothing: tuple[SetWalk, ...]
-    """What each comes to where no rule of it is satisfied."""
+    """The result of each if none of its rules is satisfied."""
 
 
 class RuleSetIndex:
@@ -115,7 +115,7 @@ class RuleSetIndex:
         self.seat(sets)
 
     def learn(self, rule_set: RuleSetId, key: TreeKey, index: TreeIndex) -> Iterator[None]:
-        """Take in the first rules of a tree that are not known yet, bit by bit. Before the index takes its place."""
+        """Add the first rules of a tree that are not known yet, in small steps. Called before `seat`."""
         bit = self._bits.setdefault(rule_set, 1 << len(self._bits))
         gate = self._gates.setdefault(key, _TreeFilter())
         known, done = gate.learned.get(bit, (index, 0))
@@ -127,7 +127,7 @@ class RuleSetIndex:
         gate.learned[bit] = (index, len(finders))
 
     def seat(self, sets: Iterable[IndexedSet]) -> None:
-        """From now on these are asked, in this order; they are known already. After every change of one of them."""
+        """Use these sets from now on, in this order; they have been learned. Called after every change of one of them."""
         self.sets = tuple(sets)
         self.shadowed = any(indexed_set.shadowed for indexed_set in self.sets)
         self._rounds.clear()
@@ -135,7 +135,7 @@ class RuleSetIndex:
     def ask(
         self, type_: ExceptionType, task: str, context: Context, evaluate: Evaluate, *, shadow: bool
     ) -> tuple[SetWalk, ...]:
-        """The walks up to the first that comes to something."""
+        """The walks up to the first one with a result."""
         asked = self._rounds.get((type_, task, shadow)) or self._round(type_, task, shadow=shadow)
         bits = 0
         for gate in asked.gates:
@@ -183,7 +183,7 @@ def decide_quickly(
     *,
     shadow: bool = False,
 ) -> Ruling:
-    """What `decide` decides by the sets of these panels, in their order."""
+    """The same as `decide` for the sets of these indexes, in their order."""
     walks: tuple[SetWalk, ...] = ()
     for set_index in set_indexes:
         walks += set_index.ask(type_, task, context, evaluate, shadow=shadow)

@@ -3,7 +3,7 @@
 A walk starts at the root, whose condition is `true`. A satisfied rule sends it to its true branch (a refinement: *except if*), an
 unsatisfied one to its false branch (an alternative: *else if*). The last satisfied rule's conclusion wins.
 
-A tree is a value: adding and removing give another tree and leave the old one to those who walk it.
+A tree is a value: adding and removing return a new tree and leave the old one to walks that use it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RuleState(StrEnum):
     """Whether a rule may act."""
 
     SHADOW = "shadow"
-    """It decides and is recorded, and does not act (P1-35). Every rule begins so."""
+    """Its decisions are recorded, but it does not act (P1-35). Every rule begins in this state."""
     ACTIVE = "active"
     """It acts."""
 
@@ -73,7 +73,7 @@ class RuleTree:
     rules: Mapping[str, Rule] = field(default_factory=lambda: MappingProxyType({ROOT: _ROOT_RULE}))
 
     def __len__(self) -> int:
-        """How many rules there are beside the root."""
+        """The number of rules without the root."""
         return len(self.rules) - 1
 
     @property
@@ -82,11 +82,11 @@ class RuleTree:
 
     @property
     def shadowed(self) -> bool:
-        """Whether any rule in it is a shadow."""
+        """Whether it contains a shadow rule."""
         return any(rule.state is RuleState.SHADOW for rule in self.rules.values())
 
     def depth(self) -> int:
-        """The number of rules on the longest way down, the root included."""
+        """The number of rules on the longest path, including the root."""
         deepest, waiting = 0, [(ROOT, 1)]
         while waiting:
             returned_rule, level = waiting.pop()
@@ -96,14 +96,14 @@ class RuleTree:
         return deepest
 
     def way_to(self, rule: str) -> tuple[Rule, ...]:
-        """The rules from the root down to one, that one included."""
+        """The rules from the root down to a rule, including it."""
         way = [self.rules[rule]]
         while (parent := way[-1].parent) is not None:
             way.append(self.rules[parent])
         return tuple(reversed(way))
 
     def in_order(self) -> Iterator[tuple[Rule, int]]:
-        """Every rule but the root as a reader meets it, with how many rules it refines."""
+        """Every rule but the root in reading order, with the number of rules that it refines."""
         waiting: list[tuple[str, int]] = [(ROOT, -1)]
         while waiting:
             returned_rule, level = waiting.pop()
@@ -118,7 +118,7 @@ class RuleTree:
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """One rule on the path of a walk, and what came of its condition."""
+    """A rule on the path of a walk, with the result of its condition."""
 
     rule: str
     verdict: ConditionVerdict
@@ -126,37 +126,37 @@ class Tested:
     """What went wrong, where the verdict is `error`."""
 
 
-# Not frozen: every decision makes one, and to make a frozen one takes three times as long.
+# Not frozen: every decision creates one, and creating a frozen one takes three times as long.
 @dataclass(slots=True)
 class Walk:
-    """A way through a tree, and what it came to.
+    """A path through a tree, and its result.
 
-    The way itself is not kept but read off the tree: in a tree, where a walk ended tells how it came there.
+    The path itself is not stored but derived: in a tree, the last rule determines the path to it.
     """
 
     tree: RuleTree = field(compare=False, repr=False)
     last_satisfied: str
     last_tested: str
     verdict: ConditionVerdict
-    """`true`: there is a conclusion; `false`: there is none; `error`: the last tested rule erred and nothing may act."""
+    """`true`: there is a conclusion; `false`: there is none; `error`: the last tested condition failed with an error and there must be no action."""
     message: str = ""
     """What went wrong, where the verdict is `error`."""
     shadow: bool = False
-    """Whether the shadows counted."""
+    """Whether shadow rules counted."""
 
     @property
     def conclusion(self) -> Conclusion | None:
-        """None: no rule was satisfied but the root, or a condition erred."""
+        """None: no rule was satisfied but the root, or a condition failed with an error."""
         return self.tree.rules[self.last_satisfied].conclusion if self.verdict is ConditionVerdict.TRUE else None
 
     @property
     def flagged(self) -> str | None:
-        """The rule that erred."""
+        """The rule whose condition failed with an error."""
         return self.last_tested if self.verdict is ConditionVerdict.ERROR else None
 
     @property
     def path(self) -> tuple[Tested, ...]:
-        """Every rule that was tested, from the root to the last."""
+        """The tested rules, from the root to the last."""
         way = self.tree.way_to(self.last_tested)
         path = [
             Tested(rule.id, ConditionVerdict.TRUE if rule.true_child == after.id else ConditionVerdict.FALSE)
@@ -176,15 +176,15 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class RuleChangeRefused:
-    """The tree cannot be changed so; why."""
+    """The tree cannot be changed in this way; says why."""
 
     reason: str
 
 
 def walk(tree: RuleTree, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
-    """Walk the tree. Without `shadow` only active rules count: a shadow is passed by on its false branch, untested.
+    """Walk the tree. Without `shadow` only active rules count: a shadow rule is skipped, untested, by its false branch.
 
-    So what acts is exactly what would act if the shadows were not there, even if their conditions err.
+    So the action is exactly what it would be without the shadow rules, even if their conditions fail with errors.
     """
     rules = tree.rules
     satisfied = tested = ROOT
@@ -202,7 +202,7 @@ def walk(tree: RuleTree, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
         elif answer is False:
             coming = rule.false_child
         else:
-            # What is no truth value is an error, however true it looks.
+            # A value other than a boolean is an error, even if it is truthy.
             message = answer.message if isinstance(answer, Erred) else "the condition did not return a truth value"
             return Walk(tree, satisfied, tested, ConditionVerdict.ERROR, message, shadow)
     return Walk(
@@ -211,9 +211,9 @@ def walk(tree: RuleTree, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
 
 
 def add(tree: RuleTree, rule: Rule, on: Walk) -> RuleTree | RuleChangeRefused:
-    """Hang a rule on the branch on which the walk of its reference incident ended: the walk must have counted the shadows.
+    """Add a rule to the branch on which the walk of its reference incident ended; the walk must have included shadow rules.
 
-    Where the rule is true, that walk then ends in it; no walk that takes another way is changed.
+    If the rule is true, that walk then ends in it; walks on other paths are not changed.
     """
     if rule.id in tree.rules:
         return RuleChangeRefused(f"there is already a rule {rule.id}")
@@ -235,9 +235,9 @@ def add(tree: RuleTree, rule: Rule, on: Walk) -> RuleTree | RuleChangeRefused:
 
 
 def remove(tree: RuleTree, rule: str) -> RuleTree | RuleChangeRefused:
-    """Take a rule away that nothing refines; its alternative, if it has one, moves up into its place.
+    """Remove a rule without refinements; its alternative, if it has one, moves up into its place.
 
-    Only the walks on which the rule was satisfied (or erred) can come to something else.
+    Only walks on which the rule was satisfied (or failed with an error) can have another result.
     """
     gone = tree.rules.get(rule)
     if gone is None:
@@ -256,7 +256,7 @@ def remove(tree: RuleTree, rule: str) -> RuleTree | RuleChangeRefused:
 
 
 def with_rules(tree: RuleTree, *changed: Rule) -> RuleTree:
-    """The tree with some of its rules put in place of those of the same ids. Links are the caller's business."""
+    """The tree with some rules replaced by others of the same ids. The caller is responsible for the links."""
     rules = copied(tree)
     for rule in changed:
         rules[rule.id] = rule
@@ -264,13 +264,13 @@ def with_rules(tree: RuleTree, *changed: Rule) -> RuleTree:
 
 
 def copied(tree: RuleTree) -> dict[str, Rule]:
-    """The rules of a tree, to be changed; a hundred thousand are copied in a fraction of a millisecond by the mapping's own copy."""
+    """A mutable copy of the rules of a tree; the mapping's own copy takes a fraction of a millisecond for a hundred thousand."""
     rules = tree.rules
     return rules.copy() if isinstance(rules, MappingProxyType) else dict(rules)
 
 
 def check_tree(tree: RuleTree) -> tuple[str, ...]:
-    """Everything that is wrong with a tree's links; a tree that came from outside is not walked before this is empty."""
+    """All errors in a tree's links; an untrusted tree must not be walked before this is empty."""
     root = tree.rules.get(ROOT)
     if root is None or root.parent is not None or root.condition != ALWAYS:
         return ("there is no root whose condition is true",)

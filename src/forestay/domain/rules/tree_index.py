@@ -1,8 +1,8 @@
 """A tree prepared for fast evaluation: rules that cannot match are skipped.
 
-The rules that are each other's alternatives form a chain. A rule whose condition says `cause == "memory" && …` is false, and does not
-err, wherever the cause is another; so a walk jumps along the chain from one rule that may be true to the next. What it comes to is what
-the plain walk comes to, in every case, errors included; a test holds it to that.
+The rules that are each other's alternatives form a chain. A rule with the condition `cause == "memory" && …` is false, without an
+error, for every other cause; so a walk jumps along the chain from one rule that may be true to the next. The result is that of
+the plain walk in every case, errors included; a test verifies this.
 
 An index belongs to one thread and follows its tree: a rule that is added costs the same however many there are.
 """
@@ -21,27 +21,27 @@ from forestay.domain.rules.rule_set import RuleChange, RuleSet, TreeKey
 from forestay.domain.rules.rule_tree import ROOT, Rule, RuleState, RuleTree, Walk
 
 Compiles = Callable[[str], bool]
-"""Whether a text compiles; nothing is read off one that does not."""
+"""Whether a text compiles; one that does not is not analysed."""
 
 FEW = 8
-"""Up to so many changes an index follows one by one; after more it is made anew."""
+"""Up to this many changes an index applies one by one; after more it is rebuilt."""
 AT_ONCE = 250
-"""Rules that are taken in between two turns, where an index is made bit by bit."""
+"""The number of rules added between two turns of the event loop, while an index is built in steps."""
 FINDS = frozenset({"==", "among", "has"})
 """Comparisons that are true for few of the values that a field can have."""
 _FEW_VALUES = frozenset(
     {"cause", "retry", "exception.type", "evidence.scheduler", "evidence.stage", "task.status"}
     | {field.name for field in FIELDS if field.kind in {FieldType.INT, FieldType.NUMBER, FieldType.TRUTH}}
 )
-"""Fields whose values many exceptions share: a rule is found by another field if it can be."""
+"""Fields whose values many exceptions share: a rule is found by another field if possible."""
 _WORSE = 64
-"""A rule is found by such a field only if so many others have the same value in the other."""
+"""A rule is found by such a field only if this many others have the same value in the other field."""
 
 _read = lru_cache(maxsize=200_000)(conjunction_of)
 
 
 class _Bounds:
-    """The places of rules that ask for more, or for less, than a bound; by the bound."""
+    """The positions of rules that require more, or less, than a bound; by the bound."""
 
     __slots__ = ("bounds", "more", "places")
 
@@ -56,31 +56,31 @@ class _Bounds:
         self.places.insert(at, place)
 
     def within(self, value: float) -> list[int]:
-        """The places whose bound the value reaches; perhaps not beyond, which the condition itself says."""
+        """The positions whose bound the value reaches; whether it exceeds the bound is left to the condition itself."""
         if self.more:
             return self.places[: bisect_right(self.bounds, value)] if value >= self.bounds[0] else []
         return self.places[bisect_left(self.bounds, value) :] if value <= self.bounds[-1] else []
 
 
 class _Chain:
-    """Rules that are each other's alternatives, in their order; and by what each is found."""
+    """Rules that are each other's alternatives, in their order; and the comparison by which each is found."""
 
     __slots__ = ("bounded", "finders", "found_by", "found_in", "last_active", "looks", "others", "rules")
 
     def __init__(self) -> None:
         self.rules: list[str] = []
         self.finders: list[FieldComparison | None] = []
-        """By which of its comparisons each rule is found; None: it must always be looked at."""
+        """The comparison by which each rule is found; None: it must always be evaluated."""
         self.found_by: dict[str, dict[object, list[int]]] = {}
-        """The places of rules by a field and the value that it must have."""
+        """The positions of rules by a field and its required value."""
         self.looks: tuple[tuple[str, Callable[[object], list[int] | None]], ...] = ()
-        """How that is asked; at hand, since every walk does."""
+        """The lookups of `found_by`, prepared, since every walk needs them."""
         self.found_in: dict[str, dict[object, list[int]]] = {}
-        """The places of rules by a map and the key that it must have."""
+        """The positions of rules by a map and its required key."""
         self.bounded: dict[tuple[str, bool], _Bounds] = {}
-        """The places of rules by a field and what it must be more, or less, than."""
+        """The positions of rules by a field and its lower, or upper, bound."""
         self.others: list[int] = []
-        """The places of rules that must be looked at whatever the context is."""
+        """The positions of rules that must be evaluated in every context."""
         self.last_active: str | None = None
 
     def append(self, rule: Rule, known: Conjunction) -> None:
@@ -108,7 +108,7 @@ class _Chain:
             places.append(place)
 
     def _bound(self, known: Conjunction, place: int) -> FieldComparison | None:
-        # Counters are mostly low: a rule that asks for many of something is rarely looked at.
+        # Counters are mostly low: a rule that requires a high one is rarely evaluated.
         ordered = sorted(
             (comparison for comparison in known.comparisons if comparison.sign[0] in "<>"),
             key=lambda comparison: comparison.sign[0] == "<",
@@ -124,11 +124,11 @@ class _Chain:
         return ordered[0]
 
     def last(self, *, shadow: bool) -> str | None:
-        """The rule that is tested last where none is satisfied."""
+        """The rule that is tested last if none is satisfied."""
         return self.rules[-1] if shadow else self.last_active
 
     def candidates(self, context: Context) -> list[int]:
-        """The places of all rules that may be true, or err, in their order."""
+        """The positions of all rules that may be true, or fail with an error, in order."""
         if context.get(UNFILLED):
             return list(range(len(self.rules)))
         found_places = self.others
@@ -150,7 +150,7 @@ class _Chain:
 
 
 class TreeIndex:
-    """A tree and what helps to walk it."""
+    """A tree with the index for walking it."""
 
     __slots__ = ("_chain_of", "_chains", "_compiles", "_nothing", "tree")
 
@@ -160,7 +160,7 @@ class TreeIndex:
             pass
 
     def build(self, tree: RuleTree) -> Iterator[None]:
-        """Make everything anew, bit by bit; nobody may walk before it is done."""
+        """Build the index in steps; it must not be used before it is complete."""
         self.tree = tree
         self._nothing: dict[bool, Walk] = {}
         self._chains: dict[str, _Chain] = {}
@@ -188,7 +188,7 @@ class TreeIndex:
 
     @staticmethod
     def can_follow(changes: Sequence[RuleChange]) -> bool:
-        """Whether these are a mere addition or promotions; after any other changes it must be built anew."""
+        """Whether these changes are only additions or promotions; after any others it must be rebuilt."""
         added = [change.after for change in changes if change.before is None and change.after is not None]
         if len(changes) > FEW or len(added) > 1 or any(rule.true_child or rule.false_child for rule in added):
             return False
@@ -203,7 +203,7 @@ class TreeIndex:
         return True
 
     def follow(self, tree: RuleTree, changes: Sequence[RuleChange]) -> None:
-        """Take over a few changes of the tree, which it can follow."""
+        """Apply a few changes of the tree that `can_follow` allows."""
         self.tree = tree
         self._nothing = {}
         for _, name, before, after in changes:
@@ -218,12 +218,12 @@ class TreeIndex:
                 chain.last_active = next(active, None)
 
     def first_finders(self) -> Sequence[FieldComparison | None]:
-        """By what each of the rules right below the root is found, in their order."""
+        """The comparison by which each rule directly below the root is found, in order."""
         head = self.tree.root.true_child
         return self._chains[head].finders if head is not None else ()
 
     def nothing(self, *, shadow: bool) -> Walk:
-        """What a walk comes to on which no rule is satisfied, nor errs."""
+        """The result of a walk in which no rule is satisfied or fails with an error."""
         if shadow not in self._nothing:
             head = self.tree.root.true_child
             last = None if head is None else self._chains[head].last(shadow=shadow)
@@ -231,7 +231,7 @@ class TreeIndex:
         return self._nothing[shadow]
 
     def walk(self, context: Context, evaluate: Evaluate, *, shadow: bool = False) -> Walk:
-        """What the plain walk comes to. The context must be a whole one, as `read_context` gives."""
+        """The result of the plain walk. The context must be complete, as `read_context` returns it."""
         rules = self.tree.rules
         satisfied = tested = ROOT
         head = rules[ROOT].true_child
