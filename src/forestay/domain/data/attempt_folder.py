@@ -1,6 +1,6 @@
 """The folder that belongs to one attempt of a job, wherever outputs are stored.
 
-A pilot reports where it has put the manifest of an attempt. The report is believed only if it names this folder: otherwise a
+A pilot reports where it has put the manifest of an attempt. The report is accepted only if it names this folder: otherwise a
 pilot could name files of another tenant, and the server would read them for it.
 """
 
@@ -18,7 +18,7 @@ def attempt_folder(tenant: str, job: str, token: Token, claim: str) -> str:
 
 
 def is_own_manifest(path: str, tenant: str, job: str, token: Token, claim: str) -> bool:
-    """Whether a path on a file system or a storage element is that of the attempt's own manifest."""
+    """Whether a path on a file system or a storage element is the path of the attempt's own manifest."""
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts[1:]) or parts[0] in (".", ".."):
         return False
@@ -26,7 +26,7 @@ def is_own_manifest(path: str, tenant: str, job: str, token: Token, claim: str) 
 
 
 def committed_manifest_is_own(document: JobDocument) -> bool:
-    """Whether the manifest that a job committed is that of the attempt that committed it; of a result that is reused, that of the job that made it."""
+    """Whether the committed manifest belongs to the attempt that committed it; for a reused result, to the job that produced it."""
     winner = document.winner
     if winner is None or winner.manifest is None:
         return False

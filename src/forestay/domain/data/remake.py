@@ -1,7 +1,7 @@
 """A *remake*: a new job with the specification and parameters of a producer whose outputs are lost, or damaged in every replica.
 
-The producer stays completed, since no job leaves a final state. It notes the remake, and whoever asks for its outputs is given those of the remake as soon as
-they are committed. A job that failed for want of the outputs is held in the meantime, by the remake's own holder.
+The producer stays completed, since no job leaves a final state. It records the remake, and requests for its outputs return those of the remake as soon as
+they are committed. A job that failed because the outputs were missing is held in the meantime, by the remake's own holder.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from forestay.domain.jobs.steering import MAX_HOLDERS
 from forestay.domain.jobs.submission import JobElement, Submission
 
 REMAKE = "remake"
-"""Where the document of a remake says whose outputs it makes, for which job, and how many remakes led to it."""
+"""The field of a remake's document: whose outputs it makes, for which job, and how many remakes led to it."""
 REMADE_BY = "remade_by"
-"""Where the document of a producer names the job that makes its outputs again."""
+"""The field of a producer's document that names the job that makes its outputs again."""
 LOST = frozenset({"data-missing", "data-corrupt"})
-"""What a pilot reports of an input that it found in none of its places as it was committed."""
+"""What a pilot reports for an input of which no replica was found as committed."""
 _COMMITS = frozenset({Event.COMPLETE.value, Event.ADOPT.value, Event.REUSE.value})
 
 
 def is_lost(last: AttemptResult | None) -> bool:
-    """Whether an attempt failed because an input was lost or damaged; a transfer that broke off says nothing about the file."""
+    """Whether an attempt failed because an input was lost or damaged; an interrupted transfer says nothing about the file."""
     return last is not None and last.reason in LOST
 
 
 def was_made(producer: JobDocument, spec: Specification, path: str) -> bool:
-    """Whether a job can have committed such an output, by what its specification declares: a file that matches, or one in a folder that does."""
+    """Whether a job can have committed such an output according to its specification: a file that matches, or one in a folder that does."""
     if producer.winner is None or producer.winner.manifest is None:
         return False
     for pattern in (*spec.outputs, *spec.named_outputs.values()):
@@ -43,7 +43,7 @@ def was_made(producer: JobDocument, spec: Specification, path: str) -> bool:
 
 
 def why_not_remade(producer: JobDocument, spec: Specification, *, owner: str) -> str:
-    """Why the outputs of a job are not made again without a person; empty: they may be. ``owner``: of the job that needs them."""
+    """Why the outputs of a job may not be made again automatically; empty: they may. ``owner``: of the job that needs them."""
     if producer.state is not State.COMPLETED:
         return f"job {producer.id} is {producer.state}"
     if spec.effects is not Effects.INTERNAL:
@@ -56,12 +56,12 @@ def why_not_remade(producer: JobDocument, spec: Specification, *, owner: str) ->
 
 
 def remake_id(producer: JobDocument) -> str:
-    """The id of the remake of a job's outputs: always the same, so that whoever asks second finds the first one's."""
+    """The id of the remake of a job's outputs: always the same, so that a second request finds the first one's remake."""
     return str(uuid5(NAMESPACE_URL, f"forestay:remake:{producer.tenant}:{producer.id}"))
 
 
 def remake_depth(document: JobDocument) -> int:
-    """How many remakes led to a job, each for want of an input of the one before; 0: it is none."""
+    """How many remakes led to a job, each because the one before lacked an input; 0: it is not a remake."""
     depth = _note(document).get("depth")
     return depth if isinstance(depth, int) else 0
 
@@ -73,14 +73,14 @@ def remade_by(document: JobDocument) -> str:
 
 
 def holder_of_remake(remake: str) -> str:
-    """By which a job is held until the remake has ended."""
+    """The holder that holds a job until the remake has ended."""
     return f"{REMAKE}:{remake}"
 
 
 def remake_submission(
     producer: JobDocument, spec: Specification, consumer: JobDocument, incident: str
 ) -> tuple[Submission, JobElement]:
-    """The remake: all that the producer was, for the job that needs its outputs. Its run sees it among its jobs; nobody waits there for its end."""
+    """The remake: a copy of the producer, for the job that needs its outputs. It appears among the jobs of its run, which does not wait for it."""
     submission = Submission(
         specification=spec,
         owner=producer.owner,
@@ -102,20 +102,20 @@ def remake_submission(
 
 
 def note_remake(producer: JobDocument, remake: str, *, now: int, by: str) -> JobDocument | TransitionRefused:
-    """The producer, which names the remake from now on."""
+    """The producer with the remake recorded."""
     if remade_by(producer) == remake:
         return producer
     if not allowed(producer, Event.REMAKE):
         return TransitionRefused(f"the job is {producer.state}")
     extra = {**producer.extra, REMADE_BY: remake}
-    # Its owner was told of its end when it ended.
+    # Its owner was notified when it ended.
     return step(producer, Event.REMAKE, now=now, by=by, note=f"job {remake}", extra=extra, delivery=producer.delivery)
 
 
 def wait_for_remake(
     document: JobDocument, holder: str, *, now: int, by: str, reason: str
 ) -> JobDocument | TransitionRefused:
-    """The failed job, to be claimed again when the holder lets go, or at once without one. It does not pay for the attempt: its input was lost, not its doing."""
+    """The failed job, claimable again when the holder releases it, or at once without one. The attempt is not charged to it: its input was lost through no fault of its own."""
     if not allowed(document, Event.RETRY):
         return TransitionRefused(f"the job is {document.state}, not faulted")
     holders = (*document.holders, holder) if holder and holder not in document.holders else document.holders
@@ -126,7 +126,7 @@ def wait_for_remake(
 
 
 def committed_since(producer: JobDocument, consumer: JobDocument) -> bool:
-    """Whether outputs were committed after a job was last claimed: then its attempt cannot have had them."""
+    """Whether outputs were committed after a job was last claimed: then its attempt cannot have used them."""
     return _last(producer, _COMMITS) > _last(consumer, {Event.CLAIM.value})
 
 

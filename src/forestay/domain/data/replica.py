@@ -1,6 +1,6 @@
 """The replicas of a logical file, and the order in which they are tried.
 
-Two things tell where a file is: the rules of the elements, which cost nothing, and the document of the file, which has what rules cannot know: replicas
+A file is located by the rules of the elements, which cost nothing, and by the document of the file, which has what rules cannot express: replicas
 at other paths, the size and digest, and which replicas failed. A file without a document is where the rules say.
 """
 
@@ -15,7 +15,7 @@ from forestay.domain.jobs.inputs import catalogue_name
 
 MAX_REPLICAS = 50
 BAD_FOR = 3_600_000
-"""Milliseconds for which a replica that failed comes after all others: it may have been recovered since."""
+"""Milliseconds for which a failed replica comes after all others; later it may have been recovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Replica:
     element: str
     path: str
     since: int | None = None
-    """When it was added; None: the rules say that it is there."""
+    """When it was added; None: known from the rules only."""
     bad_since: int | None = None
     why_bad: str = ""
 
@@ -48,12 +48,12 @@ class LogicalFile:
     replicas: tuple[Replica, ...] = ()
 
     def with_replica(self, added: Replica) -> LogicalFile:
-        """One more, or one that is good again."""
+        """The file with another replica, or with one that is good again."""
         kept = tuple(replica for replica in self.replicas if replica.place != added.place)
         return replace(self, replicas=(*kept, added)[-MAX_REPLICAS:])
 
     def without(self, element: str, path: str | None = None) -> LogicalFile:
-        """Without the copies on an element, or the one at a path of it."""
+        """The file without the replicas on an element, or without the one at a path on it."""
         return replace(
             self,
             replicas=tuple(
@@ -62,7 +62,7 @@ class LogicalFile:
         )
 
     def marked(self, element: str, path: str, *, bad: int | None, why: str = "") -> LogicalFile:
-        """With a replica that failed, or that does not any more (`bad` is None)."""
+        """The file with a replica marked as failed, or as good again (`bad` is None)."""
         known = next((replica for replica in self.replicas if replica.place == (element, path)), Replica(element, path))
         return self.with_replica(replace(known, bad_since=bad, why_bad=why if bad is not None else ""))
 
@@ -73,15 +73,15 @@ class Viewpoint(NamedTuple):
     tenant: str
     site: str = ""
     element: str = ""
-    """The element that the pilot says it reaches best."""
+    """The element that the pilot reports as nearest to it."""
 
 
 def where(
     name: str, known: LogicalFile | None, elements: Mapping[str, StorageElement], view: Viewpoint, now: int
 ) -> LogicalFile:
-    """Every replica of a file that this tenant may have, the one to be tried first, first.
+    """All replicas of a file that this tenant may read, in the order in which to try them.
 
-    First those on the pilot's own element, then on those of its site, then on the others; what failed within the last hour comes last, the longest ago first.
+    First those on the pilot's own element, then those on elements of its site, then the others; replicas that failed within the last hour come last, the oldest failure first.
     """
     file = known or LogicalFile(name)
     plain = catalogue_name(name)
@@ -96,7 +96,7 @@ def where(
 def ordered(
     replicas: Iterable[Replica], elements: Mapping[str, StorageElement], view: Viewpoint, now: int
 ) -> tuple[Replica, ...]:
-    """Replicas by what they cost. Those on elements that are not configured any more, or not for this tenant, are left out."""
+    """Replicas by cost. Those on elements that are no longer configured, or not for this tenant, are left out."""
     rank = {name: place for place, name in enumerate(elements)}
     usable = [
         replica
@@ -119,7 +119,7 @@ def ordered(
 
 
 def file_as_plain(file: LogicalFile) -> dict[str, Any]:
-    """How a file's document is stored."""
+    """The stored form of a file's document."""
     return {
         "lfn": file.name,
         "size": file.size,

@@ -1,7 +1,7 @@
 """A storage element: a place that stores files, how it is accessed, and which logical names are where on it.
 
 The rules are those of the trivial file catalogue of paper P3: an ordered list of expressions; the first that fits the whole logical name gives the
-path. No database is asked, so a file's place can be known anywhere and at any time. Whether the file is there is another question: whoever reads it finds out.
+path. No database is queried, so a file's location can be computed anywhere and at any time. Whether the file exists there is found out only when it is read.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class StorageElement:
 
     name: str
     doors: tuple[Door, ...]
-    """The one to be taken first, first."""
+    """In the order of preference."""
     rules: tuple[NameRule, ...] = ()
     sites: frozenset[str] = frozenset()
-    """The sites that it is near to."""
+    """The sites near it."""
     tenants: frozenset[str] = frozenset()
-    """Who may use it; empty: everyone."""
+    """The tenants that may use it; empty: all."""
     outputs: str = ""
     """The folder on it under which outputs of jobs go; empty: none do."""
     private: bool = False
@@ -72,16 +72,16 @@ class StorageElement:
         return not self.tenants or tenant in self.tenants
 
     def may_read(self, tenant: str, path: str) -> bool:
-        """Whether a tenant may have the file at a path: outputs are those of one tenant each, the rest is everyone's who may use the element."""
+        """Whether a tenant may read the file at a path: each output belongs to one tenant; all other files are open to every tenant that may use the element."""
         if not self.serves(tenant) or wrong_path(path):
             return False
         inside = self.outputs and path.startswith(f"{self.outputs}/")
         return not inside or path.startswith(f"{self.outputs}/{tenant}/")
 
     def path_of(self, name: str) -> str | None:
-        """Where a file of this logical name lies by the rules; None where no rule fits."""
+        """The path of a logical name by the rules; None if no rule matches."""
         for rule in self.rules:
-            # Half a surrogate pair, which JSON may contain, is in no name of a file.
+            # A lone surrogate, which JSON may contain, occurs in no file name.
             match = compiled(rule.match).fullmatch(name.encode("utf-8", "replace").decode())
             if match is not None:
                 path = _filled(rule.to, match.groups())
@@ -89,7 +89,7 @@ class StorageElement:
         return None
 
     def ways(self, protocol: str = "") -> tuple[Door, ...]:
-        """Its doors; those of a protocol that is preferred come first."""
+        """Its doors; those with the preferred protocol come first."""
         return tuple(sorted(self.doors, key=lambda door: door.kind.value != protocol))
 
 
@@ -98,7 +98,7 @@ def _filled(to: str, groups: tuple[str | None, ...]) -> str:
 
 
 def wrong_path(path: str) -> str | None:
-    """Why a path is not one of a file on an element."""
+    """Why a path is not valid for a file on an element."""
     if len(path) > MAX_PATH:
         return f"a path has at most {MAX_PATH} characters"
     return "expected a path on the element, without . or .." if wrong_name(path) else None

@@ -14,11 +14,11 @@ class PlacingState(StrEnum):
     """How far a placing is."""
 
     CHOSEN = "chosen"
-    """A domain was chosen. Whether it has begun there is not known: the request may be under way."""
+    """A domain was chosen. Whether the run has begun there is unknown: the request may be in transit."""
     SENT = "sent"
-    """The domain took it and said under which name it runs there."""
+    """The domain accepted it and returned the name under which it runs there."""
     OVER = "over"
-    """Nothing more is to be done: the run above was told the end, or runs it here and is told by the run itself."""
+    """Nothing is left to do: the parent run has received the completion, or runs the sub-flow here and receives it from the run itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Placing:
     """One sub-flow that may go to other domains."""
 
     run: str
-    """The id that its run has here, whether it runs here or not."""
+    """The id of its run in this domain, whether it runs here or not."""
     tenant: str
     owner: str
     parent: str
@@ -36,7 +36,7 @@ class Placing:
     """Its version."""
     name: str
     wanted: str
-    """The domain that the flow above asks for, or any."""
+    """The domain that the parent flow requests, or any."""
     params: Mapping[str, object] = field(default_factory=dict)
     above: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
@@ -47,16 +47,16 @@ class Placing:
     state: PlacingState = PlacingState.CHOSEN
     remote_run: str = ""
     tried: tuple[str, ...] = ()
-    """Domains that it left because they were away or stopped it."""
+    """Domains that it left because they were unreachable or stopped it."""
     cancelled: bool = False
-    """The run above wants it to end."""
+    """The parent run has cancelled it."""
 
     @property
     def key(self) -> str:
         return f"{self.run}:{self.number}"
 
     def moved(self, to: str) -> Placing:
-        """Placed anew, under the next number."""
+        """The placing in another domain, under the next number."""
         tried = tuple(dict.fromkeys((*self.tried, self.at)))
         return replace(self, at=to, number=self.number + 1, state=PlacingState.CHOSEN, remote_run="", tried=tried)
 

@@ -1,8 +1,8 @@
 """Where a sub-flow or a job is sent: a pure choice among domains by capability, capacity, data, health and cost.
 
-A domain that cannot run it at all is out, with the reason. Of the others the one is taken where it is expected to cost least, counted in seconds: the wait for a free
-slot, the time to bring data that is not there, the run itself, what is feared of a domain that failed lately, and money at a rate that the administrator sets.
-What was sent since a domain last told its status is counted as queued there, or everything would go to the same one until it speaks again.
+Domains that cannot run it are excluded, with the reason. Of the others the one with the lowest expected cost is chosen, counted in seconds: the wait for a free
+slot, the transfer of missing data, the run itself, a penalty for a domain that failed lately, and money at a rate that the administrator sets.
+Sub-flows sent since a domain last reported its status are counted as queued there; otherwise everything would go to the same one until its next report.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 HERE = ""
-"""The name of the own domain."""
+"""The name of this domain."""
 ANY = "any"
 FEAR = 60.0
-"""Seconds that each failure in a row weighs."""
+"""The penalty in seconds for each failure in a row."""
 MAX_FEAR = 3600.0
 
 
@@ -26,15 +26,15 @@ class RoutingNeed:
     memory: int = 0
     gpus: int = 0
     runtime: float = 60.0
-    """Seconds that it is expected to take on a domain of speed 1."""
+    """The expected seconds in a domain of speed 1."""
     slots: int = 1
     """How many jobs of it may run at once."""
     labels: frozenset[str] = frozenset()
-    """Capabilities by name that it asks for."""
+    """The names of the capabilities that it requires."""
     data: Mapping[str, int] = field(default_factory=dict)
     """Bytes by the name of the file."""
     domain: str = ANY
-    """One domain by name, or any."""
+    """A domain by name, or any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ class Offer:
     free: int = 0
     queued: int = 0
     sent: int = 0
-    """Sub-flows that went there since it told this."""
+    """Sub-flows sent there since it reported this."""
     turn: float = 60.0
     """Seconds that a job there takes on average."""
     speed: float = 1.0
     labels: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     bandwidth: float = 1e8
-    """Bytes a second toward it."""
+    """Bytes per second towards it."""
     cost: float = 1.0
     failures: int = 0
     connected: bool = True
@@ -95,7 +95,7 @@ def unfit(need: RoutingNeed, offer: Offer) -> str:
 
 
 def expected(need: RoutingNeed, offer: Offer, *, money: float = 0.0) -> float:
-    """Seconds until it is done there, and what it costs besides; `money`: seconds that one core-hour's price is worth."""
+    """The expected seconds until it is done there, plus its other costs; `money`: the seconds that one core-hour's price is worth."""
     ahead = offer.queued + offer.sent
     wait = 0.0 if ahead < offer.free else (ahead - offer.free + 1) * offer.turn / max(1, offer.slots)
     bring = sum(size for name, size in need.data.items() if name not in offer.files) / offer.bandwidth
@@ -108,7 +108,7 @@ def expected(need: RoutingNeed, offer: Offer, *, money: float = 0.0) -> float:
 def route(
     need: RoutingNeed, offers: Sequence[Offer], *, tried: frozenset[str] = frozenset(), money: float = 0.0
 ) -> Routed | Unroutable:
-    """The domain where it is expected to cost least. One where it was tried is taken only where there is no other; ties go to the first by name, the own domain before all."""
+    """The domain with the lowest expected cost. One where it was tried is chosen only if there is no other; ties go to the first by name, to this domain before all."""
     reasons = {offer.name: why for offer in offers if (why := unfit(need, offer))}
     fit = [offer for offer in offers if offer.name not in reasons]
     fresh = [offer for offer in fit if offer.name not in tried] or fit

@@ -1,8 +1,8 @@
 """An enrolment: a pilot's right to register once, by a secret of which only the digest is stored.
 
-It is bound to a site and, if a site agent made it, to one launch. The pilot sends a number of its own making (the nonce) with
-the secret: with the same number it may ask again when the answer was lost, for a few minutes; nobody else can use the secret
-once more, not even one who has read it from the pilot's file.
+It is bound to a site and, if a site agent made it, to one launch. The pilot sends a number that it has generated (the nonce) with
+the secret: with the same number it may repeat the request for a few minutes if the answer was lost; nobody else can use the secret
+again, not even someone who has read it from the pilot's file.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 REPEAT = 15 * 60 * 1000
-"""Milliseconds in which the pilot that was let in may ask again; later its own token stands for it."""
+"""Milliseconds for which the enrolled pilot may repeat its request; later it has only its own token."""
 LONGEST = 30 * 86_400
-"""Seconds that a secret may be good: a batch job can wait in its queue for weeks."""
+"""The longest validity of a secret in seconds: a batch job can wait in its queue for weeks."""
 MARK = "fse-"
-"""How a secret begins, so that it is told from a token."""
+"""The prefix of a secret, which distinguishes it from a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,16 @@ class Enrolment:
     tenant: str
     site: str
     launch: str
-    """Empty: made by hand, for whichever pilot of the site comes first."""
+    """Empty: made by hand, for the first pilot of the site that uses it."""
     by: str
     expires: int
     """Milliseconds since 1970."""
     pilot: str = ""
-    """Who was let in; empty while nobody was."""
+    """The pilot that enrolled; empty if none has."""
     nonce: str = ""
     """The digest of the number of the pilot that used it."""
     used: int = 0
-    """When; 0 while it is not. A used one without a pilot was used to say that the machine is not fit."""
+    """When it was used; 0 if it was not. One used without a pilot reported that the machine is unfit."""
 
     def as_plain(self) -> dict[str, object]:
         return {
@@ -70,24 +70,24 @@ class EnrolmentCandidate:
     """The name it would get."""
     nonce: str
     site: str
-    """Empty: it does not say."""
+    """Empty: not stated."""
     launch: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotGood:
-    """The secret was used, has expired, or never existed; the caller does not learn which."""
+    """The secret was used, has expired, or never existed; the caller is not told which."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForAnother:
-    """The secret is good, but for another site or launch."""
+    """The secret is valid, but for another site or launch."""
 
     reason: str
 
 
 def redeem(enrolment: Enrolment, who: EnrolmentCandidate, *, now: int) -> Enrolment | NotGood | ForAnother:
-    """The enrolment as used by that pilot; the same again for the pilot that used it."""
+    """The enrolment used by a pilot; the same result when that pilot repeats it."""
     if enrolment.used:
         return enrolment if enrolment.pilot and _same(enrolment, who.nonce, now) else NotGood()
     refusal = status(enrolment, site=who.site, launch=who.launch, now=now)
@@ -97,10 +97,10 @@ def redeem(enrolment: Enrolment, who: EnrolmentCandidate, *, now: int) -> Enrolm
 
 
 def give_up(enrolment: Enrolment, who: EnrolmentCandidate, *, now: int) -> Enrolment | NotGood | ForAnother:
-    """The enrolment after a pilot has said that its machine is not fit.
+    """The enrolment after a pilot has reported that its machine is unfit.
 
-    One of a launch is used up by that: its batch job ends, and nobody else has any business with it. One made by hand stays
-    good, since whoever made it fixes the machine and tries again.
+    An enrolment for a launch is used up by that: its batch job ends, and nobody else needs it. One made by hand stays
+    valid, since its maker fixes the machine and tries again.
     """
     if enrolment.used:
         return enrolment if not enrolment.pilot and _same(enrolment, who.nonce, now) else NotGood()
@@ -115,7 +115,7 @@ def _same(enrolment: Enrolment, nonce: str, now: int) -> bool:
 
 
 def status(enrolment: Enrolment, *, site: str, launch: str, now: int) -> NotGood | ForAnother | None:
-    """Why an unused secret lets nobody in from there; None if it does."""
+    """Why an unused secret does not admit this candidate; None if it does."""
     if enrolment.used or now >= enrolment.expires:
         return NotGood()
     if site and site != enrolment.site:
@@ -126,5 +126,5 @@ def status(enrolment: Enrolment, *, site: str, launch: str, now: int) -> NotGood
 
 
 def digest(text: str) -> str:
-    """What is kept of a secret. It has 256 random bits, so that a plain digest is enough."""
+    """The stored form of a secret. It has 256 random bits, so that a plain digest is enough."""
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,8 +1,8 @@
 """Whether a job can complete in the remaining lifetime of a pilot: if not, the pilot does not get it.
 
-A job's own wall limit says how long it may run. Without one, how long it is expected to run; without that either, it is taken to
-need a few minutes. What an earlier attempt showed counts as well: a job that was stopped after an hour because its pilot had to
-go needs more than an hour, whatever it says.
+A job's own wall limit says how long it may run. Without one, its expected run time is used; without that either, a few minutes
+are assumed. An earlier attempt counts as well: a job that was stopped after an hour because its pilot had to
+stop needs more than an hour, whatever it states.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from forestay.domain.jobs.claim import PILOT_STOPPED
 from forestay.domain.jobs.job_document import JobDocument
 
 ASSUMED = 300
-"""Seconds that a job is taken to need when nobody says anything."""
+"""The seconds that a job is assumed to need if nothing is known."""
 
 
 def time_needed(document: JobDocument) -> int:
-    """The least seconds that a pilot must have left to be given a job."""
+    """The fewest seconds that a pilot must have left to be given a job."""
     needed = document.resources.wall
     if needed is None:
         needed = ASSUMED if document.expected_runtime is None else document.expected_runtime
@@ -26,5 +26,5 @@ def time_needed(document: JobDocument) -> int:
 
 
 def ends_in_time(document: JobDocument, left: int | None) -> bool:
-    """Whether a pilot with so many seconds left may be given a job; None: it has no end."""
+    """Whether a pilot with this many seconds left may be given a job; None: it has no end."""
     return left is None or time_needed(document) <= left

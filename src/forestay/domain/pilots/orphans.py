@@ -1,8 +1,8 @@
 """When silence means death: the memory and the conclusions of the orphan scanner.
 
-The scanner never compares clocks of two machines. It remembers when it saw a pilot's counter first, by its own
-monotonic time, and how long the counter has not moved since. Any number of scanners may run: each release is a
-version-checked write on the very claim.
+The scanner never compares clocks of two machines. It remembers when it first saw a pilot's counter, by its own
+monotonic time, and how long the counter has not changed since. Any number of scanners may run: each release is a
+version-checked write on the claim itself.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from forestay.domain.pilots.pilot import Heartbeat
 
 ALARM_SHARE = 0.2
-"""More silent pilots with claims than this at once looks like our own blindness: stop and call someone."""
+"""A larger share of silent pilots with claims at once suggests that we cannot see them: stop and raise an alarm."""
 ALARM_LEAST = 5
-"""Below so many silent pilots the share says nothing."""
+"""With fewer silent pilots the share is not significant."""
 HOLD_BACK = 4
-"""So many times its patience a pilot is silent before it is given up in spite of an alarm."""
+"""After this many times the patience a silent pilot is given up in spite of an alarm."""
 AT_ONCE = 4
-"""So many pilots are given up in one scan while the alarm stands."""
+"""The most pilots that are given up in one scan during an alarm."""
 
 
 def patience(lease: float) -> float:
-    """How long a counter may stand still: 1.2 leases, at least the lease and ten seconds."""
+    """How long a counter may stay unchanged: 1.2 leases, at least the lease and ten seconds."""
     return max(1.2 * lease, lease + 10.0)
 
 
@@ -35,7 +35,7 @@ class SeenPilot:
     since: float
     lease: int
     buried: bool = False
-    """Silent for too long, and everything it held was released; it counts again when its counter moves."""
+    """Silent for too long, and all its claims were released; it counts again when its counter changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,16 @@ class ScannerMemory:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one look at the heartbeats showed."""
+    """The result of one scan of the heartbeats."""
 
     memory: ScannerMemory
     silent: tuple[str, ...]
-    """Those that have been silent too long and are not buried, the longest silent first."""
+    """Pilots that have been silent too long and are not buried, the longest silent first."""
     now: float
 
 
 def look(memory: ScannerMemory, heartbeats: Mapping[str, Heartbeat], *, now: float) -> Scan:
-    """Compare the heartbeats with what was seen before; say which pilots have been silent too long."""
+    """Compare the heartbeats with those seen before; returns which pilots have been silent too long."""
     pilots: dict[str, SeenPilot] = {}
     silent: list[str] = []
     for pilot, heartbeat in heartbeats.items():
@@ -88,16 +88,16 @@ class OrphanVerdict:
     dead: tuple[str, ...]
     """To be released, then buried."""
     idle: tuple[str, ...]
-    """They hold nothing: to be buried."""
+    """Without claims: to be buried."""
     alarm: bool
-    """Too many at once: call someone, and give up only those that have been silent for very long."""
+    """Too many at once: raise an alarm, and give up only those that have been silent for very long."""
 
 
 def judge(scan: Scan, holding: Collection[str]) -> OrphanVerdict:
     """Decide on the silent pilots, knowing which of them still hold claims.
 
-    Only those that hold something are counted: pilots that died long ago may stand on heartbeat pages for a while and must
-    neither raise the alarm nor be taken for a crowd of the living.
+    Only those that hold claims are counted: pilots that died long ago may stay on heartbeat pages for a while and must
+    neither raise the alarm nor count as living ones.
     """
     idle = tuple(pilot for pilot in scan.silent if pilot not in holding)
     suspects = tuple(pilot for pilot in scan.silent if pilot in holding)
@@ -114,7 +114,7 @@ def judge(scan: Scan, holding: Collection[str]) -> OrphanVerdict:
 
 
 def bury(memory: ScannerMemory, pilots: Iterable[str]) -> ScannerMemory:
-    """Remember that everything these pilots held was released."""
+    """Record that all claims of these pilots were released."""
     changed = dict(memory.pilots)
     for pilot in pilots:
         if pilot in changed:
@@ -134,10 +134,10 @@ class HeldClaim:
 def forgotten(
     memory: ScannerMemory, held: Iterable[HeldClaim], heartbeats: Mapping[str, Heartbeat], *, lease: int, now: float
 ) -> tuple[ScannerMemory, tuple[HeldClaim, ...]]:
-    """The claims that their own pilots do not know of: not named in two later heartbeats, or no heartbeat ever came.
+    """The claims unknown to their own pilots: missing from two later heartbeats, or no heartbeat ever came.
 
-    The answer that should have told the pilot of its claim was lost. A claim that shows up for a pilot already buried
-    (it was written late, or no search had shown it) is lost as well.
+    The response that contained the claim was lost. A claim that appears for a pilot already buried
+    (it was written late, or no search had found it) is lost as well.
     """
     unnamed: dict[str, UnlistedClaim] = {}
     lost: list[HeldClaim] = []

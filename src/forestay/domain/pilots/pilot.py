@@ -17,9 +17,9 @@ class PilotState(StrEnum):
 
     ALIVE = "alive"
     GONE = "gone"
-    """It said good-bye, or its death was confirmed; its token is no longer good."""
+    """It signed off, or its death was confirmed; its token is no longer valid."""
     SILENT = "silent"
-    """Its lease ran out. It may come back, and then it is alive again."""
+    """Its lease has expired. It may come back, and is then alive again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Pilot:
     version: str = ""
     note: str = ""
     launch: str = ""
-    """Which launch of its site's agent it came by; empty for none."""
+    """The launch of its site's agent that started it; empty for none."""
     drain: str = ""
-    """Who ordered it to take no more jobs, and why; empty while nobody did."""
+    """Who ordered it to take no more jobs, and why; empty if nobody has."""
     revoked: str = ""
-    """Who took its right away, and why; empty while nobody did."""
+    """Who revoked its access, and why; empty if nobody has."""
     extra: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -55,7 +55,7 @@ class Heartbeat:
 
     counter: int
     session: int
-    """Which of its channels the pilot holds open; counts up."""
+    """The number of the channel that the pilot holds open; counts up."""
     lease: int
     claims: tuple[str, ...] = ()
 
@@ -73,19 +73,19 @@ class HeartbeatPage:
 
 
 RUNTIMES = "runtimes"
-"""Where a pilot keeps which container runtimes its machine has; missing: it did not say."""
+"""The field of a pilot for the container runtimes of its machine; missing: not reported."""
 
 
 def runtimes_of(pilot: Pilot) -> frozenset[str] | None:
-    """The container runtimes of a pilot; None: it does not say."""
+    """The container runtimes of a pilot; None: not reported."""
     named = pilot.extra.get(RUNTIMES)
     return frozenset(str(name) for name in named) if isinstance(named, list | tuple) else None
 
 
 FEATURES = "features"
-"""Where a pilot keeps what its machine is: its system, its processor, what its site says of it."""
+"""The field of a pilot for the features of its machine: its system, its processor, what its site declares."""
 DEVICES = "devices"
-"""Where a pilot keeps the accelerators that its jobs are bound to."""
+"""The field of a pilot for the accelerators that its jobs are bound to."""
 
 
 HOST = "host"
@@ -99,7 +99,7 @@ class PilotClass(NamedTuple):
 
 
 def pilot_class(pilot: Pilot) -> PilotClass:
-    """The class of a pilot. Of devices that differ the first one counts, and ``gpu.models`` has all of them."""
+    """The class of a pilot. If its devices differ, the first one counts, and ``gpu.models`` lists all of them."""
     named = pilot.extra.get(FEATURES)
     features = {str(name): str(value) for name, value in named.items()} if isinstance(named, Mapping) else {}
     given = pilot.extra.get(DEVICES)
@@ -126,28 +126,28 @@ def pilot_class(pilot: Pilot) -> PilotClass:
 
 
 def without_containers(pilots: Sequence[Pilot], wanted: frozenset[str]) -> frozenset[str] | None:
-    """The hosts whose pilots have none of the wanted runtimes; None where no pilot at all has one, as far as they say."""
+    """The hosts whose pilots have none of the required runtimes; None if no pilot at all reports one."""
     able = {pilot.host for pilot in pilots if (named := runtimes_of(pilot)) is None or not wanted.isdisjoint(named)}
     return frozenset(pilot.host for pilot in pilots if pilot.host not in able) if able else None
 
 
 RELAY = "tes:"
-"""How the site of a relay begins: it takes the place of a pilot, and carries jobs to the task server that is named behind it."""
+"""The prefix of a relay's site: a relay acts as a pilot, and sends jobs to the task server named after the prefix."""
 
 
 CALLS_BACK = "calls_back"
-"""Where a relay's entry says whether its task server is asked to call back when a task has ended."""
+"""The field of a relay's entry for whether its task server is asked to call back when a task has ended."""
 
 
 def carries(pilot: Pilot, downstream: str) -> bool:
-    """Whether jobs that are meant for a downstream, or for none, may be this pilot's."""
+    """Whether this pilot may take jobs for a downstream, or for none."""
     if not pilot.site.startswith(RELAY):
         return not downstream
     return downstream in (ANY_DOWNSTREAM, pilot.site.removeprefix(RELAY))
 
 
 def newest_heartbeats(heartbeat_pages: Iterable[HeartbeatPage]) -> dict[str, Heartbeat]:
-    """Each pilot's newest heartbeat over all heartbeat pages: the highest counter and the highest session."""
+    """Each pilot's newest heartbeat in all heartbeat pages: the highest counter and the highest session."""
     newest: dict[str, Heartbeat] = {}
     for heartbeat_page in heartbeat_pages:
         for pilot, heartbeat in heartbeat_page.heartbeats.items():

@@ -1,7 +1,7 @@
 """How many pilots existed at past times, derived from their present documents.
 
-A pilot was there from its registration until it left or fell silent, which is when its document was changed last. One that came back from silence looks as if it had never been away; that
-it was is not told.
+A pilot was present from its registration until it left or fell silent, which is when its document was last changed. One that came back from silence appears to have been present
+all the time; its absence is not recorded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Presence(NamedTuple):
 
 
 def presence(pilots: Iterable[Pilot], ends: Sequence[int]) -> dict[str, Presence]:
-    """By site, at the end of each step; the ends are in order."""
+    """The pilots by site, at the end of each step; the ends are in order."""
     presences: dict[str, Presence] = {}
     for pilot in pilots:
         first = bisect_left(ends, pilot.registered)

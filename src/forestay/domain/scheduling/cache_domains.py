@@ -22,22 +22,22 @@ class CacheDomain:
     """Its pilots with free slots, and how many."""
     free: int = 0
     kept: int = 0
-    """Slots that colocations need here, those of their jobs that run included."""
+    """Slots that colocations need here, including those of their running jobs."""
     held: dict[Key, WaitingJob] = field(default_factory=dict)
-    """Jobs kept for its idle pilots: nobody else gets them for a while."""
+    """Jobs reserved for its idle pilots: nobody else gets them for a while."""
     quarantine: dict[Key, WaitingJob] = field(default_factory=dict)
-    """Jobs kept for its busy pilots, for as long as others find something else."""
+    """Jobs reserved for its busy pilots, as long as others find other work."""
     shelf: int | None = None
 
     @property
     def ready(self) -> bool:
-        """Whether someone is idle for whom nothing is kept yet."""
+        """Whether there is an idle pilot without a reserved job."""
         return self.free > len(self.held)
 
 
 @dataclass(slots=True, eq=False)
 class LocatedPilot:
-    """A pilot, where it is, and how much it has to do."""
+    """A pilot, its location and its load."""
 
     name: Key
     place: CacheDomain
@@ -47,7 +47,7 @@ class LocatedPilot:
 
 
 class ReadyDomains:
-    """The places that are ready, by how many slots no colocation needs there."""
+    """The domains that are ready, by the number of slots that no colocation needs."""
 
     __slots__ = ("_shelves",)
 
@@ -55,7 +55,7 @@ class ReadyDomains:
         self._shelves: dict[int, OrderedDict[CacheDomain, None]] = {}
 
     def put(self, place: CacheDomain) -> None:
-        """A place has changed."""
+        """Record a change of a domain."""
         shelf = place.slots - place.kept if place.free > len(place.held) else None
         if shelf != place.shelf:
             if place.shelf is not None:

@@ -1,7 +1,7 @@
 """Which files are cached where: by pilot, as pilots report it, and by cache domain, the pilots that share their files.
 
-A place is a host when its pilots link each other's files, a pilot when each keeps its own, or a site. Files are there as long as one pilot of the
-place has them. Every question costs a look into a dictionary or two, whatever the number of pilots.
+A place is a host if its pilots link each other's files, a pilot if each keeps its own, or a site. Files are there as long as one pilot of the
+place has them. Every query costs one or two dictionary lookups, whatever the number of pilots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CacheIndex:
         self._by_pilot: dict[Key, dict[Key, int]] = {}
         self._sizes: dict[Key, dict[Key, int]] = {}
         self._copies: dict[Key, dict[Key, int]] = {}
-        """At each place, how many of its pilots have a file; left out for one."""
+        """By place, how many of its pilots have a file; left out for one."""
         self._where: dict[Key, dict[Key, None]] = {}
         self._members: dict[Key, dict[Key, None]] = {}
         """The pilots of each place."""
@@ -66,7 +66,7 @@ class CacheIndex:
             mine[file] = sizes[file] = size
 
     def remove(self, pilot: Key, place: Key, files: Iterable[Key]) -> None:
-        """A pilot has these files no more."""
+        """A pilot no longer has these files."""
         mine = self._by_pilot.get(pilot)
         if not mine:
             return
@@ -87,13 +87,13 @@ class CacheIndex:
                 del self._where[file]
 
     def lose(self, place: Key, file: Key) -> None:
-        """The last link to a file is gone at a place, whoever of its pilots still names it."""
+        """The last link to a file at a place is gone, even if pilots there still report it."""
         for pilot in self._members.get(place, ()):
             if file in self._by_pilot[pilot]:
                 self.remove(pilot, place, [file])
 
     def forget(self, pilot: Key, place: Key) -> None:
-        """A pilot is gone, and what only it had."""
+        """Remove a pilot, and the files that only it had."""
         self.remove(pilot, place, list(self._by_pilot.get(pilot, NOTHING)))
         if self._by_pilot.pop(pilot, None) is None:
             return

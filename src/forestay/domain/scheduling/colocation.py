@@ -1,7 +1,7 @@
 """Co-location of jobs whose outputs are combined later: which belong together, where they run, and the space that they need there.
 
-A job names its colocation by a key that all its fellows share: the producers whose outputs one later job reads, and that job too. The first to
-be given to a pilot decides the place; room is kept there until all have been.
+A job names its colocation by a key that all its jobs share: the producers whose outputs one later job reads, and that job too. The first that is
+given to a pilot determines the place; slots are reserved there until all have been given.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from forestay.domain.scheduling.cache_index import Key
 
 
 class ColocationRequest(NamedTuple):
-    """With whom a job is to be brought together."""
+    """The colocation that a job requests."""
 
     key: Key
     room: int = 1
-    """How many of them run at the same time at the widest point: so many slots are kept for them at one place."""
+    """How many of them run at the same time at the widest point: this many slots are reserved for them at one place."""
     of: int = 0
-    """How many they are in all, those included that come later; 0: not known."""
+    """How many jobs there are in all, including later ones; 0: unknown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,12 +29,12 @@ class Colocation:
 
     colocate: ColocationRequest
     place: Key | None = None
-    """Where they meet; None before the first was given away."""
+    """Where they run; None before the first was given to a pilot."""
     granted: int = 0
     running: int = 0
     waiting: dict[Key, None] = field(default_factory=dict)
     kept: int = 0
-    """Slots kept at the place."""
+    """Slots reserved at the place."""
     touched: float = 0.0
 
     @property
@@ -43,21 +43,21 @@ class Colocation:
 
     @property
     def open(self) -> bool:
-        """Whether more of them are to be expected, as far as is known."""
+        """Whether more of its jobs are expected, as far as known."""
         return self.live or self.granted < self.colocate.of
 
 
 class Colocations:
-    """All colocations; those of which nothing is heard are forgotten."""
+    """All colocations; inactive ones are dropped after a while."""
 
     __slots__ = ("_all", "_begun", "_running", "keep")
 
     def __init__(self, keep: float) -> None:
         self.keep = keep
-        """Seconds for which a colocation is remembered when none of its jobs waits or runs."""
+        """Seconds for which a colocation is kept when none of its jobs waits or runs."""
         self._all: dict[Key, Colocation] = {}
         self._begun: OrderedDict[Key, Colocation] = OrderedDict()
-        """Those that have a place, the one that was touched longest ago first."""
+        """Those that have a place, the least recently used first."""
         self._running: dict[Key, Colocation] = {}
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Colocations:
         return self._all.get(colocate.key)
 
     def arrive(self, job: Key, colocate: ColocationRequest) -> Colocation:
-        """A job of a colocation waits."""
+        """A job of a colocation starts to wait."""
         colocation = self._all.get(colocate.key)
         if colocation is None:
             colocation = self._all[colocate.key] = Colocation(colocate)
@@ -79,7 +79,7 @@ class Colocations:
         return colocation
 
     def leave(self, job: Key, colocate: ColocationRequest) -> Colocation | None:
-        """A job waits no more, and was not given away here."""
+        """A job no longer waits, and was not given to a pilot here."""
         colocation = self._all.get(colocate.key)
         if colocation is not None:
             colocation.waiting.pop(job, None)
@@ -98,7 +98,7 @@ class Colocations:
         return colocation
 
     def end(self, job: Key, now: float) -> Colocation | None:
-        """An attempt at a job has ended; None: it was of no colocation."""
+        """An attempt at a job has ended; None: the job had no colocation."""
         colocation = self._running.pop(job, None)
         if colocation is not None:
             colocation.running -= 1
@@ -112,7 +112,7 @@ class Colocations:
             self._begun.pop(key, None)
 
     def stale(self, now: float) -> list[Colocation]:
-        """Take out the colocations of which nothing was heard for long."""
+        """Remove the colocations that have been inactive for long."""
         colocations: list[Colocation] = []
         while self._begun:
             oldest = next(iter(self._begun.values()))

@@ -1,7 +1,7 @@
 """For which pilots a job is reserved, and for how long: waitForData and look-ahead.
 
-A job is kept for the pilots of one place: for those that are idle, and nobody else gets it for a while; or aside for those that are busy, and anyone
-gets it who finds nothing else. Where jobs are to meet, room is kept for them.
+A job is reserved for the pilots of one place: for idle ones, and nobody else gets it for a while; or in quarantine for busy ones, and any pilot
+without other work gets it. Where jobs are co-located, slots are reserved for them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from forestay.domain.scheduling.matching_policy import MatchingPolicy
 from forestay.domain.scheduling.waiting_jobs import CandidateJob, WaitingJob
 
 LOOK = 16
-"""Of the jobs that want one file, and of the places that have it, so many are weighed."""
+"""How many of the jobs that need a file, and of the places that have it, are considered."""
 
 
 class DelayScheduler:
-    """All that is kept for a place, in one matching."""
+    """The reservations of one matching."""
 
     __slots__ = (
         "_count", "_deadlines", "_far", "_near", "_ordered", "_places", "_policy", "_sites", "colocations", "shelves",
@@ -36,7 +36,7 @@ class DelayScheduler:
         sites: dict[Key, CacheDomain],
         ordered: bool,
     ) -> None:
-        """`near` and `places` are those of hosts, `far` and `sites` those of sites; whoever matches fills them."""
+        """`near` and `places` are those of hosts, `far` and `sites` those of sites; the matcher fills them."""
         self._policy = policy
         self._near, self._far = near, far
         self._places, self._sites = places, sites
@@ -47,7 +47,7 @@ class DelayScheduler:
         self._count = 0
 
     def held(self, waiting: WaitingJob, asker: LocatedPilot, now: float) -> bool:
-        """Whether who asks should not get a job now; from then on it is kept for who should."""
+        """Whether the asking pilot should not get a job now; the job is then reserved for the one that should."""
         kept = waiting.place
         if kept is not None:
             return kept is not asker.place and kept is not asker.site
@@ -73,7 +73,7 @@ class DelayScheduler:
     def _better(
         self, wanted: CandidateJob, mine: CacheDomain, cache_index: CacheIndex, places: dict[Key, CacheDomain]
     ) -> CacheDomain | None:
-        """A place with more of a job's data than ours, if there is one where someone is free for it."""
+        """A place with more of a job's data than ours and a free pilot, if there is one."""
         have = cache_index.at(mine.name)
         missing = [file for file in wanted.files if file not in have]
         if not missing:
@@ -95,7 +95,7 @@ class DelayScheduler:
     def _colocation_place(
         self, colocate: ColocationRequest, colocation: Colocation | None, mine: CacheDomain
     ) -> CacheDomain | None:
-        """Where a job should go rather than to whoever asks, so that it meets its fellows."""
+        """The place to prefer to the asking pilot, so that a job is co-located with the others of its key."""
         if colocation is not None and colocation.place is not None:
             place = self._places.get(colocation.place)
             if place is None or place is mine:
@@ -109,7 +109,7 @@ class DelayScheduler:
     # -- keeping and letting go ----------------------------------------------------------------------------------
 
     def keep_for(self, waiting: WaitingJob, place: CacheDomain, now: float) -> bool:
-        """Keep a job for a place; False if it was held back long enough already, or too much is kept there."""
+        """Reserve a job for a place; False if it was held back long enough already, or too much is reserved there."""
         if waiting.held_since is None:
             waiting.held_since = now
         job = waiting.wanted.job
@@ -132,13 +132,13 @@ class DelayScheduler:
         return True
 
     def let_go(self, waiting: WaitingJob) -> None:
-        """A job that is kept may go to anyone."""
+        """Release a reserved job to any pilot."""
         self.drop(waiting)
         if self._ordered:
             waiting.queue.push(waiting)
 
     def drop(self, waiting: WaitingJob) -> None:
-        """A job is kept for nobody."""
+        """Remove the reservation of a job."""
         place = waiting.place
         if place is None:
             return
@@ -151,7 +151,7 @@ class DelayScheduler:
         self.shelves.put(place)
 
     def tick(self, now: float) -> None:
-        """Let go what was held back long enough, and forget old colocations."""
+        """Release jobs that were held back long enough, and drop old colocations."""
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now:
             waiting = heappop(deadlines)[2]
@@ -163,13 +163,13 @@ class DelayScheduler:
     # -- room for colocations ---------------------------------------------------------------------------------------
 
     def keep_room(self, colocation: Colocation, place: CacheDomain) -> None:
-        """Those who meet need so many slots there."""
+        """Reserve this many slots for a colocation at a place."""
         place.kept += colocation.colocate.room - colocation.kept
         colocation.kept = colocation.colocate.room
         self.shelves.put(place)
 
     def let_room_go(self, colocation: Colocation) -> None:
-        """If nobody more is to be expected, the slots are everybody's again."""
+        """If no more jobs are expected, release the slots to all."""
         if not colocation.open and colocation.place is not None:
             self._return_room(colocation)
             if colocation.colocate.of:

@@ -1,7 +1,7 @@
 """Work that fails fast on a host: which other work precedes it there, and how often it is still tried.
 
-Doubt belongs to a specification, or to an owner whose different specifications fail, on one host. It does not slow down the work of others there. Work that fails on several
-hosts is given when nobody else wants the slot; work that fails on one host only is kept away from that host, which may be the one to blame. Either is tried there now and then.
+Doubt concerns a specification, or an owner whose different specifications fail, on one host. It does not slow down the work of others there. Work that fails on several
+hosts is given out when no other work needs the slot; work that fails on one host only is kept away from that host, which may be the cause. Either is tried there now and then.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from forestay.domain.scheduling.host_health import HealthPolicy
 
 
 class SlotTurn(IntEnum):
-    """When a job may have a free slot of a host."""
+    """When a job may get a free slot of a host."""
 
     NOW = 0
     AFTER_OTHERS = 1
-    """When nobody else wants the slot."""
+    """When no other work needs the slot."""
     NOT_HERE = 2
-    """Another host may have it; this one not before its next try."""
+    """Another host may get it; this one not before its next try."""
 
 
 @dataclass(slots=True)
 class FailingWork:
-    """What failed fast on one host since work of the same specification or owner last succeeded there."""
+    """Fast failures on one host since work of the same specification or owner last succeeded there."""
 
     failures: int = 0
     last: int = 0
@@ -40,7 +40,7 @@ class FailingWork:
 
 
 def keys(owner: str, specification: str) -> tuple[str, str]:
-    """Under which names failing work is kept."""
+    """The names under which failing work is recorded."""
     return f"specification {specification}", f"owner {owner}"
 
 
@@ -52,7 +52,7 @@ def doubted(key: str, work: FailingWork, policy: HealthPolicy) -> bool:
 def turn(
     works: Mapping[str, FailingWork], names: Iterable[str], everywhere: Iterable[str], now: int, policy: HealthPolicy
 ) -> SlotTurn:
-    """When a job of these names may have a slot of the host; `everywhere` are the names that fail on several hosts."""
+    """When a job with these names may get a slot of the host; `everywhere` are the names that fail on several hosts."""
     worst = SlotTurn.NOW
     for key in names:
         work = works.get(key)
@@ -65,7 +65,7 @@ def turn(
 def explained_work(
     works: Mapping[str, FailingWork], everywhere: Iterable[str], policy: HealthPolicy, most: int = 3
 ) -> str:
-    """What is done about failing work on a host, in plain words; empty if nothing is."""
+    """The measures against failing work on a host, in words; empty if there are none."""
     found = {key: work for key, work in works.items() if doubted(key, work, policy)}
     parts = []
     for key, work in list(found.items())[:most]:

@@ -1,10 +1,10 @@
 """Which hosts get no jobs because jobs fail there: the broken machine that takes job after job and loses each at once.
 
-A host that fails jobs fast, one after the other, is *closed* after five of them, or after a minute of nothing else. It then gets nothing but a *probe*, one job after a
-while; when that goes well it is open again, when not it waits longer. A closing ends by itself after an hour at the latest.
+A host on which jobs fail fast, one after another, is *closed* after five failures, or after a minute of nothing else. It then gets only a *probe*, one job after a
+while; if the probe succeeds, the host is open again, otherwise it waits longer. A closure ends by itself after an hour at the latest.
 
-A failure counts against a host only if it is likely the host's: its cause says so, or jobs of the same specification went well on other hosts. Failures that point nowhere count
-once different owners have met them there. A program that fails everywhere closes nothing, and never are more than a set share of the hosts closed. What is done about the failing
+A failure counts against a host only if the host is its likely cause: the classified cause indicates it, or jobs of the same specification succeeded on other hosts. Failures without an indication count
+once different owners have had them there. A program that fails everywhere closes no host, and never more than a configured share of the hosts is closed. The handling of the failing
 work itself is in `failing_work`.
 """
 
@@ -21,7 +21,7 @@ class HostStatus(StrEnum):
     OPEN = "open"
     CLOSED = "closed"
     PROBING = "probing"
-    """It has one job, by which it is judged."""
+    """It has one job, which serves as the test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class HealthPolicy:
     """When hosts are closed and opened again. Times are in seconds."""
 
     fast: int = 60
-    """A failure within so long of the start is fast; what runs longer has shown that the host can run something."""
+    """A failure within this time of the start is fast; a longer run has shown that the host works."""
     most: int = 5
     span: int = 60
     probe_after: int = 30
@@ -39,22 +39,22 @@ class HealthPolicy:
     forget: int = 600
     """Failures older than this no longer count."""
     doubt: int = 10
-    """Work that only fails on a host is tried there so far apart."""
+    """The interval between tries of work that only fails on a host."""
     share: float = 0.25
-    """Of all hosts, so many may be closed at a time; one of several always may."""
+    """The share of all hosts that may be closed at a time; one of several always may."""
 
 
 HOSTS_FAILURE = frozenset({"node", "disk"})
-"""Causes that are the host's."""
+"""Causes that indicate a fault of the host."""
 NOT_THE_HOSTS = frozenset(
     {"bad-input", "policy", "preempted", "time", "memory", "data-missing", "data-corrupt", "scheduler", "cleanup"}
 )
-"""Causes that say nothing about the host. All others may be its failure or not."""
+"""Causes that say nothing about the host. All others may or may not be due to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFailure:
-    """One attempt that failed fast on a host, or a check that the host did not pass."""
+    """An attempt that failed fast on a host, or a check that the host failed."""
 
     what: str
     """The job and its attempt, or the check: the same is never counted twice."""
@@ -63,36 +63,36 @@ class HostFailure:
     specification: str = ""
     cause: str = ""
     sure: bool = False
-    """It is the host's: by its cause, by a rule, or because the same goes well elsewhere."""
+    """The host is at fault: by the cause, by a rule, or because the same work succeeds elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostHealth:
-    """What is known of one host. Times are milliseconds since 1970. A host of which nothing is known is open."""
+    """The health of one host. Times are milliseconds since 1970. An unknown host is open."""
 
     host: str
     status: HostStatus = HostStatus.OPEN
     failures: tuple[HostFailure, ...] = ()
-    """Since something last went well there; the newest ones."""
+    """The newest failures since the last success there."""
     since: int = 0
     probe_at: int = 0
     """When the next probe may be given; 0: never, a person closed it."""
     until: int = 0
-    """When the closing ends by itself; 0: only a person ends it."""
+    """When the closure ends by itself; 0: only a person ends it."""
     probes: int = 0
-    """That failed since it was closed."""
+    """Failed probes since it was closed."""
     by: str = ""
-    """The person who closed it; empty: it was closed for its failures."""
+    """The person who closed it; empty: it was closed because of failures."""
     reason: str = ""
 
     @property
     def quiet(self) -> bool:
-        """Whether there is nothing to say about it."""
+        """Whether there is nothing to record about it."""
         return self.status is HostStatus.OPEN and not self.failures
 
 
 def blamed(cause: str) -> bool | None:
-    """Whether a cause is the host's; None: it may be."""
+    """Whether a cause is a fault of the host; None: it may be."""
     return True if cause in HOSTS_FAILURE else False if cause in NOT_THE_HOSTS else None
 
 
@@ -118,7 +118,7 @@ def may_close(closed: int, hosts: int, policy: HealthPolicy) -> bool:
 
 
 def failed(health: HostHealth, failure: HostFailure, *, now: int, policy: HealthPolicy) -> HostHealth:
-    """A failure on a host is noted; a probe that failed puts off the next one."""
+    """Record a failure on a host; a failed probe postpones the next one."""
     if any(host_failure.what == failure.what and host_failure.sure >= failure.sure for host_failure in health.failures):
         return health
     recent = [
@@ -135,13 +135,13 @@ def failed(health: HostHealth, failure: HostFailure, *, now: int, policy: Health
 
 
 def absolved(health: HostHealth, specification: str) -> HostHealth:
-    """Jobs of a specification fail on several hosts and go well on none: that is not the hosts' failure."""
+    """Jobs of a specification fail on several hosts and succeed on none: the hosts are not at fault."""
     kept = tuple(failure for failure in health.failures if failure.sure or failure.specification != specification)
     return health if len(kept) == len(health.failures) else replace(health, failures=kept)
 
 
 def convinced(health: HostHealth, well_elsewhere: Callable[[str], bool]) -> HostHealth:
-    """What fails here goes well elsewhere by now."""
+    """Work that fails here has succeeded elsewhere: the host is at fault."""
     if all(failure.sure or not well_elsewhere(failure.specification) for failure in health.failures):
         return health
     surer = (
@@ -151,7 +151,7 @@ def convinced(health: HostHealth, well_elsewhere: Callable[[str], bool]) -> Host
 
 
 def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
-    """Close a host for its failures."""
+    """Close a host because of its failures."""
     counted = len(health.failures)
     causes = sorted({failure.cause for failure in health.failures if failure.cause})
     span = max(1, (now - health.failures[0].at) // 1000) if health.failures else 1
@@ -169,23 +169,23 @@ def close(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
 
 
 def close_by_hand(host: str, *, by: str, reason: str, now: int, seconds: int | None) -> HostHealth:
-    """A person closes a host: no probes, until it is opened or the time is over."""
+    """A person closes a host: no probes until it is opened or the time has passed."""
     until = 0 if seconds is None else now + 1000 * seconds
     return HostHealth(host, HostStatus.CLOSED, since=now, until=until, by=by, reason=reason)
 
 
 def probed(health: HostHealth, *, now: int) -> HostHealth:
-    """One job was given to a closed host."""
+    """Record a probe: one job was given to a closed host."""
     return replace(health, status=HostStatus.PROBING, since=now) if health.status is HostStatus.CLOSED else health
 
 
 def went_well(health: HostHealth) -> HostHealth:
-    """Something went well on a host: what was held against it is forgotten. What a person closed stays closed."""
+    """Work succeeded on a host: its failures are cleared. A host closed by a person stays closed."""
     return health if health.by else HostHealth(health.host)
 
 
 def passed(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
-    """What time alone changes: closings end, and a probe of which nothing is heard has shown that the host runs something."""
+    """The changes with time alone: closures end, and a probe that has not failed so far has shown that the host works."""
     if health.until and now >= health.until and health.status is not HostStatus.OPEN:
         return HostHealth(health.host)
     if health.status is HostStatus.PROBING and now - health.since >= 1000 * policy.fast:
@@ -196,10 +196,10 @@ def passed(health: HostHealth, *, now: int, policy: HealthPolicy) -> HostHealth:
 
 
 def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, policy: HealthPolicy) -> int | None:
-    """How many more jobs a host may get now; None: as many as it wants.
+    """How many more jobs a host may get now; None: no limit.
 
-    `out` are those it has had for less than the time in which a failure is fast. A host on which nothing has gone well yet, or that has failed since, gets no
-    more at once than it may lose.
+    `out` are its jobs younger than the time within which a failure is fast. A host without a success so far, or with failures since, gets no
+    more jobs at once than it may lose.
     """
     if health is not None and health.status is HostStatus.PROBING:
         return 0
@@ -212,7 +212,7 @@ def allowance(health: HostHealth | None, *, proven: bool, out: int, now: int, po
 
 
 def explained(health: HostHealth, now: int) -> str:
-    """How a host stands, in plain words."""
+    """The state of a host in words."""
     match health.status:
         case HostStatus.OPEN if health.failures:
             return f"open; {len(health.failures)} jobs failed there since the last success"
@@ -236,7 +236,7 @@ def _words(seconds: int) -> str:
 
 
 def as_plain(healths: Mapping[str, HostHealth]) -> dict[str, object]:
-    """The form in which a store keeps them."""
+    """The stored form."""
     return {
         host: {
             "status": health.status.value,
@@ -252,7 +252,7 @@ def as_plain(healths: Mapping[str, HostHealth]) -> dict[str, object]:
 
 
 def from_plain(body: Mapping[str, object], known: Collection[str] = frozenset(HostStatus)) -> dict[str, HostHealth]:
-    """Read them back; what a newer writer means by words we do not know is an open host."""
+    """Read the stored form; an unknown status of a newer writer is read as open."""
     healths: dict[str, HostHealth] = {}
     for host, child in body.items():
         if not isinstance(child, Mapping) or child.get("status") not in known:

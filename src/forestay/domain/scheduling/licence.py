@@ -30,12 +30,12 @@ class Licence:
 
     @property
     def free(self) -> int:
-        """Never below 0, also where an administrator took seats away that attempts still have."""
+        """The free seats; never below 0, even if an administrator removed seats that attempts still hold."""
         return max(0, self.seats - self.used)
 
 
 def take_seats(licence: Licence, claim: str, *, job: str, seats: int, now: int) -> Licence | None:
-    """The licence with seats for an attempt; None if so many are not free. Asking again for the same attempt changes nothing."""
+    """The licence with seats for an attempt; None if not enough are free. A repeated request for the same attempt changes nothing."""
     if claim in licence.holders:
         return licence
     if seats > licence.free:

@@ -1,11 +1,11 @@
 """Which job a pilot gets: by priority, then by the bytes that are already where it runs, then by age.
 
-Beside that order two things are weighed. *waitForData*: a job is held back from a pilot without its data while an idle pilot elsewhere has more of it, for a bounded
-time, and never more jobs than there are such pilots. *Look-ahead*: jobs whose outputs will meet in one later job go to one place while its slots
-allow, so that the later job finds all of them there. While there is enough other work, a job whose place is busy is put aside for it: that costs nobody anything.
+Two mechanisms modify that order. *waitForData*: a job is held back from a pilot without its data while an idle pilot elsewhere has more of it, for a bounded
+time, and never more jobs than there are such pilots. *Look-ahead*: jobs whose outputs are combined in one later job go to one place while it has slots,
+so that the later job finds all of them there. While there is enough other work, a job whose place is busy is quarantined for it, which costs nothing.
 
-One object, no clock, no randomness, no I/O: whoever drives it says what has happened and when, be it a server with waiting pilots or a simulation with a hundred
-thousand of them. Every question costs about the same however many pilots and jobs there are.
+One object, no clock, no randomness, no I/O: the caller reports what has happened and when, be it a server with waiting pilots or a simulation with a hundred
+thousand of them. Every query costs about the same however many pilots and jobs there are.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from forestay.domain.scheduling.matching_policy import MatchingPolicy
 from forestay.domain.scheduling.waiting_jobs import CandidateJob, Queue, WaitingJob
 
 FILES = 64
-"""So many files that are both at a place and wanted are weighed for one request."""
+"""The most files that are both at a place and needed that are considered for one request."""
 
 Fits = Callable[[Key], bool]
 """Whether the asking pilot can run a job at all."""
 
 
 class Matching:
-    """All that waits and all who ask, in one server or one simulation."""
+    """The waiting jobs and the asking pilots of one server or one simulation."""
 
     def __init__(self, policy: MatchingPolicy, *, ordered: bool = True) -> None:
         self._ordered = ordered
-        """Whether `take` is used; whoever keeps the order of the jobs elsewhere needs none here."""
+        """Whether `take` is used; a caller that keeps the order of the jobs elsewhere needs none here."""
         self._near, self._far = CacheIndex(), CacheIndex()
         self._jobs: dict[Key, WaitingJob] = {}
         self._queues: dict[Key, Queue] = {}
@@ -57,7 +57,7 @@ class Matching:
         return job in self._jobs
 
     def arrive(self, wanted: CandidateJob, now: float) -> None:
-        """A job waits from now on."""
+        """A job starts to wait."""
         if wanted.job in self._jobs:
             return
         queue = self._queue(wanted)
@@ -73,7 +73,7 @@ class Matching:
                 self._back.keep_for(waiting, place, now)
 
     def leave(self, job: Key) -> None:
-        """A job waits no more: it was cancelled, or someone else has it."""
+        """A job no longer waits: it was cancelled, or someone else has it."""
         waiting = self._remove(job)
         if waiting is not None and waiting.wanted.colocate is not None:
             colocation = self._colocations.leave(job, waiting.wanted.colocate)
@@ -83,7 +83,7 @@ class Matching:
     # -- pilots --------------------------------------------------------------------------------------------------
 
     def join(self, pilot: Key, host: Key, site: Key | None = None, slots: int = 1) -> None:
-        """A pilot is there."""
+        """A pilot has joined."""
         if pilot in self._pilots:
             return
         place = self._places.get(host)
@@ -103,7 +103,7 @@ class Matching:
         return len(self._pilots)
 
     def resize(self, pilot: Key, slots: int) -> None:
-        """A pilot has so many slots."""
+        """Set the number of slots of a pilot."""
         known = self._pilots[pilot]
         if known.slots != slots:
             known.place.slots += slots - known.slots
@@ -111,7 +111,7 @@ class Matching:
             self._shelves.put(known.place)
 
     def part(self, pilot: Key) -> None:
-        """A pilot is gone, with its cache."""
+        """A pilot has left, with its cache."""
         known = self._pilots.get(pilot)
         if known is None:
             return
@@ -129,13 +129,13 @@ class Matching:
         self._shelves.put(place)
 
     def idle(self, pilot: Key, free: int = 1) -> None:
-        """A pilot has so many slots with nothing to do."""
+        """Set the number of idle slots of a pilot."""
         known = self._pilots[pilot]
         if known.free != free:
             self._set_free(known, free)
 
     def busy(self, pilot: Key) -> None:
-        """A pilot has something to do in all its slots."""
+        """All slots of a pilot are busy."""
         known = self._pilots[pilot]
         if known.free:
             self._set_free(known, 0)
@@ -160,7 +160,7 @@ class Matching:
         self._shelves.put(known.place)
 
     def cached(self, pilot: Key, added: Iterable[tuple[Key, int]] = (), removed: Iterable[Key] = ()) -> None:
-        """What a pilot's cache has gained, with sizes in bytes, and what it has lost."""
+        """Update a pilot's cache: files added, with sizes in bytes, and files removed."""
         known = self._pilots[pilot]
         self._near.remove(pilot, known.place.name, removed)
         self._near.add(pilot, known.place.name, added)
@@ -176,13 +176,13 @@ class Matching:
         return pilot in self._pilots
 
     def present(self, pilot: Key, files: Iterable[Key]) -> int:
-        """How many bytes of these files are where a pilot runs."""
+        """How many bytes of these files are at a pilot's place."""
         return self._near.bytes_at(self._pilots[pilot].place.name, files)
 
     # -- choosing ------------------------------------------------------------------------------------------------
 
     def take(self, pilot: Key, now: float, fits: Fits | None = None) -> Key | None:
-        """The best job for an idle pilot, given to it; None: it waits on."""
+        """Give the best job to an idle pilot; None: it keeps waiting."""
         self._back.tick(now)
         asker = self._pilots[pilot]
         for queue in self._by_priority:
@@ -195,7 +195,7 @@ class Matching:
         return None
 
     def pilot_for(self, job: Key, now: float) -> Key | None:
-        """The idle pilot that a waiting job should go to; None: nobody is idle. For whoever wakes pilots instead of letting them ask."""
+        """The idle pilot that a waiting job should go to; None: no pilot is idle. For callers that wake pilots instead of letting them ask."""
         waiting = self._jobs[job]
         if not self._idle:
             return None
@@ -217,7 +217,7 @@ class Matching:
         return first
 
     def near(self, queue: Key, pilot: Key, now: float, fits: Fits | None = None) -> Key | None:
-        """Of one queue the job that should go to this pilot before all others: its data are here, or it is to meet others here."""
+        """The job of a queue that should go to this pilot before all others: its data are here, or it is to be co-located here."""
         known = self._queues.get(queue)
         if known is None or pilot not in self._pilots:
             return None
@@ -225,17 +225,17 @@ class Matching:
         return job.wanted.job if job is not None else None
 
     def held_back(self, job: Key, pilot: Key, now: float) -> bool:
-        """Whether a pilot should not get a job now, because another one should."""
+        """Whether a job is held back from a pilot because another one should get it."""
         waiting = self._jobs.get(job)
         return waiting is not None and pilot in self._pilots and self._back.held(waiting, self._pilots[pilot], now)
 
     def put_aside(self, job: Key) -> bool:
-        """Whether a job that is held back may go to anyone who finds nothing else."""
+        """Whether a held back job may go to any pilot without other work."""
         waiting = self._jobs.get(job)
         return waiting is None or waiting.place is None or waiting.quarantine
 
     def give(self, job: Key, pilot: Key, now: float) -> None:
-        """A pilot has a job."""
+        """A job was given to a pilot."""
         waiting = self._remove(job)
         known = self._pilots[pilot]
         if known.free:
@@ -254,13 +254,13 @@ class Matching:
         self._back.let_room_go(colocation)
 
     def ended(self, job: Key, now: float) -> None:
-        """An attempt at a job that was given away here has ended."""
+        """An attempt at a job that was given out here has ended."""
         colocation = self._colocations.end(job, now)
         if colocation is not None:
             self._back.let_room_go(colocation)
 
     def tick(self, now: float) -> None:
-        """Let go what was held back long enough, and forget old colocations."""
+        """Release jobs that were held back long enough, and drop old colocations."""
         self._back.tick(now)
 
     def _nearest(self, queue: Queue, asker: LocatedPilot, now: float, fits: Fits | None) -> WaitingJob | None:
@@ -287,7 +287,7 @@ class Matching:
                 elif kept is place.held:
                     unfit.append(waiting)
         for waiting in unfit:
-            # It is kept for someone idle who cannot have it: nobody waits for that.
+            # It is reserved for an idle pilot that cannot run it: such a reservation is void.
             waiting.held_since = -inf
             self._back.let_go(waiting)
         return best
@@ -339,7 +339,7 @@ class Matching:
         return job
 
     def _put_aside(self, queue: Queue, fits: Fits | None) -> WaitingJob | None:
-        """A job that is kept for someone who is busy: there is nothing else for the one who asks."""
+        """A quarantined job, reserved for a busy pilot: there is no other work for the asking one."""
         for waiting in queue.quarantine.values():
             if fits is None or fits(waiting.wanted.job):
                 return waiting

@@ -10,8 +10,8 @@ class MatchingPolicy:
     """How jobs and pilots are matched."""
 
     wait: float = 10.0
-    """Seconds for which a job is held back at most, in all, for pilots that have its data or at whose place it is to meet others; 0: never. Idle pilots ask all the time, so a few are enough."""
+    """The most seconds in total for which a job is held back for pilots that have its data or at whose place it is to be co-located; 0: never. Idle pilots ask all the time, so a few seconds suffice."""
     quarantine: float = 300.0
-    """Seconds for which, in all, it is put aside for pilots that are busy while those who ask find something else; 0: never."""
+    """The most seconds in total for which a job is quarantined for busy pilots while asking ones find other work; 0: never."""
     keep: float = 3600.0
-    """Seconds for which it is remembered where jobs were to meet when nothing is heard of them."""
+    """Seconds for which the place of an inactive colocation is kept."""

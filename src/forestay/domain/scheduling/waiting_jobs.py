@@ -13,35 +13,35 @@ from forestay.domain.scheduling.colocation import ColocationRequest
 
 
 class CandidateJob(NamedTuple):
-    """A job that waits, as matching sees it."""
+    """A waiting job, as matching sees it."""
 
     job: Key
     age: float
-    """The lower, the older: jobs of one queue are given in this order, all else being equal."""
+    """The lower, the older: jobs of one queue are given out in this order, all else being equal."""
     files: Sequence[Key] = ()
     priority: int = 0
     colocate: ColocationRequest | None = None
     queue: Key | None = None
-    """What is served apart from others of the same priority; None: the priority alone decides."""
+    """The queue that is served separately from others of the same priority; None: the priority alone decides."""
 
 
 @dataclass(slots=True, eq=False)
 class WaitingJob:
-    """A job and how it is held back."""
+    """A waiting job and its reservation."""
 
     wanted: CandidateJob
     queue: Queue
     held_since: float | None = None
     place: CacheDomain | None = None
-    """For whose pilots it is kept."""
+    """The domain for whose pilots it is reserved."""
     quarantine: bool = False
-    """Those pilots are busy: anyone may have it who finds nothing else."""
+    """Those pilots are busy: any pilot without other work may get it."""
     gone: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class _FileWaiters:
-    """The jobs that want one file, in the order in which they came; those gone are skipped."""
+    """The jobs that need a file, in the order of arrival; jobs that have left are skipped."""
 
     jobs: list[WaitingJob] = field(default_factory=list)
     head: int = 0
@@ -69,13 +69,13 @@ class Queue:
     name: Key
     priority: int
     order: list[tuple[float, int, WaitingJob]] = field(default_factory=list)
-    """A heap; jobs given away from its middle are skipped when they come to its top."""
+    """A heap; jobs given out from its middle are skipped when they reach its top."""
     quarantine: dict[Key, WaitingJob] = field(default_factory=dict)
-    """Jobs kept for pilots that are busy now."""
+    """Jobs reserved for pilots that are busy now."""
     wanting: dict[Key, _FileWaiters] = field(default_factory=dict)
     many: int = 0
     pushed: int = 0
-    """Among jobs of one age, the first to be pushed is the first to be given."""
+    """Among jobs of one age, the first pushed is the first given out."""
 
     def push(self, waiting: WaitingJob) -> None:
         self.pushed += 1

@@ -1,6 +1,6 @@
 """Requests to a batch system and its answers: pilot jobs, their states reduced to four, and kinds of refusals.
 
-A batch system's own word (``NODE_FAIL``, ``C``, ``EXIT``) is kept beside ours, because the patterns that find causes know it.
+A batch system's own state (``NODE_FAIL``, ``C``, ``EXIT``) is kept beside ours, because the failure patterns use it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 BatchId = str
-"""The batch system's own name of a job, as its commands print and take it."""
+"""The batch system's own id of a job, as its commands print and accept it."""
 
 
 class BatchState(StrEnum):
@@ -20,31 +20,31 @@ class BatchState(StrEnum):
     WAITING = "waiting"
     """It is queued or held and no process of it runs."""
     RUNNING = "running"
-    """It runs, or it is being started, suspended or cleared away: processes of it may live."""
+    """It runs, or is being started, suspended or cleaned up: its processes may live."""
     ENDED = "ended"
-    """The batch system says that it is over, and it heard so from the node: no process of it lives."""
+    """The batch system reports its end, confirmed by the node: none of its processes lives."""
     LOST = "lost"
-    """The batch system gave it up without word from its node (a node that failed): processes of it may still live."""
+    """The batch system gave it up without confirmation from its node (a node that failed): its processes may still live."""
     UNKNOWN = "unknown"
-    """The batch system did not say. It may be any of the others: this is never an end."""
+    """The batch system did not report it. It may be in any of the other states: this is never an end."""
 
 
 OVER = frozenset({BatchState.ENDED, BatchState.LOST})
-"""It will not run again under this id."""
+"""States after which it will not run again under this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PilotJob:
-    """One pilot that a batch system is asked to run, once: it must not be requeued."""
+    """A pilot job for a batch system, to be run once: it must not be requeued."""
 
     name: str
-    """Carries the launch's id and is never used for another, so that what was submitted can be found by it."""
+    """Contains the launch's id and is never reused, so that a submitted job can be found by it."""
     command: tuple[str, ...]
-    """Seen by everyone on the host: no secret stands in it."""
+    """Visible to everyone on the host: it contains no secret."""
     directory: str
-    """Where it starts, there and here."""
+    """Its working directory, there and here."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Handed over without showing it in any command line; may hold a secret."""
+    """Passed without appearing in any command line; may hold a secret."""
     cpus: int = 1
     memory: int | None = None
     """Bytes in all; None: the batch system's own default."""
@@ -54,7 +54,7 @@ class PilotJob:
     """Partition, queue or class."""
     account: str | None = None
     output: str | None = None
-    """The file for what it prints; nothing is kept when it is not set."""
+    """The file for its output; if it is not set, output is discarded."""
     options: tuple[str, ...] = ()
     """Further options of this batch system's own submit command, set by the operator of the site."""
 
@@ -67,14 +67,14 @@ class BatchOutcome:
     word: str = ""
     """Its own state, such as ``TIMEOUT``."""
     reason: str = ""
-    """Its own reason and comment, as far as it gave any."""
+    """Its own reason and comment, if any."""
     exit_code: int | None = None
     signal: int | None = None
     nodes: tuple[str, ...] = ()
     node_events: tuple[str, ...] = ()
-    """What it says of a node that failed under the job: ``n2: DOWN (not responding)``."""
+    """Its reports on a node that failed under the job: ``n2: DOWN (not responding)``."""
     restarts: int = 0
-    """How often it started the job anew by itself; 0 for a pilot that is never requeued."""
+    """How often it restarted the job by itself; 0 for a pilot, which is never requeued."""
     started: int | None = None
     """Seconds since 1970, by the batch system's clock."""
     ended: int | None = None
@@ -95,7 +95,7 @@ class BatchOutcome:
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any]) -> BatchOutcome:
-        """What was written, by this release or another: a state that is not known here is `unknown`."""
+        """Read the stored form of this or another release: a state that is not known here is `unknown`."""
         known = {str(state) for state in BatchState}
         state = BatchState(data["state"]) if data.get("state") in known else BatchState.UNKNOWN
         return cls(
@@ -113,13 +113,13 @@ class BatchOutcome:
 
 
 def ended_event(start: BatchOutcome) -> str:
-    """How an earlier start of a job stands among its node events."""
+    """The entry of an earlier start of a job among its node events."""
     return f"{','.join(start.nodes) or '?'}: {start.word}"
 
 
 SILENT = BatchOutcome(BatchState.UNKNOWN, reason="the batch system does not respond")
 FORGOTTEN = BatchOutcome(BatchState.UNKNOWN, reason="it is neither in the queue nor in the accounting data")
-"""Both answered. A controller that is killed forgets the newest jobs; their processes may live for a while."""
+"""The queue and the history answered, and neither has the job. A killed controller forgets the newest jobs; their processes may live for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +132,17 @@ class BatchJob:
 
 
 AT_ONCE = 200
-"""Names or ids in one command: far below what a command line holds."""
+"""Names or ids in one command: far below the limit of a command line."""
 
 
 def slices(names: Collection[str], most: int = AT_ONCE) -> list[tuple[str, ...]]:
-    """Each name once, as many together as one command is asked for."""
+    """The distinct names, in slices for one command each."""
     every = tuple(dict.fromkeys(names))
     return [every[at : at + most] for at in range(0, len(every), most)]
 
 
 def told_of(asked: Collection[BatchId], jobs: Mapping[BatchId, BatchJob] | None) -> dict[BatchId, BatchOutcome]:
-    """What one answer says of the jobs that were asked for; None: there was no answer."""
+    """The states of the requested jobs by one answer; None: there was no answer."""
     if jobs is None:
         return dict.fromkeys(asked, SILENT)
     return {job: jobs[job].outcome if job in jobs else FORGOTTEN for job in asked}
@@ -154,17 +154,17 @@ class SubmitRefusal(StrEnum):
     NETWORK_DOWN = "network-down"
     """The batch system's host cannot be reached from here."""
     SCHEDULER_DOWN = "scheduler-down"
-    """Its host answers, the scheduler does not."""
+    """Its host responds, the scheduler does not."""
     REFUSED = "refused"
-    """The scheduler is up and does not want this job."""
+    """The scheduler is up and rejects this job."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitRefused:
-    """The job was not submitted, for sure."""
+    """The job was certainly not submitted."""
 
     why: SubmitRefusal
     words: str
-    """The batch system's own, on one line."""
+    """The batch system's own message, on one line."""
     later: bool = True
-    """Whether the same job may be taken later (a limit, a closed partition); not when it is wrong itself."""
+    """Whether the same job may be accepted later (a limit, a closed partition); False if the job itself is invalid."""

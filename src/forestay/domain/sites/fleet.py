@@ -1,16 +1,16 @@
 """How many pilots to submit to a site: the PilotMonitor's algorithm of the paper, section IV-A, as a pure function.
 
-The three thresholds are the paper's. What differs is meant:
+The three thresholds are the paper's. The differences are deliberate:
 
 * A pilot may have several slots, and sizes differ, so a pilot covers as many tasks of a group as it can run at once.
-* Where not all tasks of a group find room, as many pilots are sent as there is room for; the paper sends none.
-* Idle pilots cover tasks too, for as long as they may be expected to take them; otherwise a burst of tasks that idle pilots
-  are just taking would be answered by as many more. Tasks that wait in spite of idle pilots count as uncovered (`stale`).
-* Pilots that wait at the scheduler and are needed by no task count for the idle ones that are to be kept; otherwise each look would send
-  them once more until the scheduler starts the first.
+* If there is not enough room for all tasks of a group, as many pilots are sent as there is room for; the paper sends none.
+* Idle pilots cover tasks too, as long as they can be expected to take them; otherwise a burst of tasks that idle pilots
+  are just taking would be answered by as many new pilots. Tasks that wait in spite of idle pilots count as uncovered (`stale`).
+* Pilots that wait at the scheduler and are needed by no task count as idle ones to be kept; otherwise each cycle would send
+  them again until the scheduler starts the first.
 
-Beyond the paper: launches keep to a pace, and launches that fail are followed by ever longer waits, with one pilot sent as a probe
-after each. Both are read from the launches themselves, so that a site agent that starts anew knows them.
+Beyond the paper: launches are rate limited, and failed launches are followed by increasing waits, with one pilot sent as a probe
+after each. Both are derived from the launches themselves, so that a restarted site agent knows them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Thresholds:
     max_pilots: int
     min_pilots: int = 0
     min_idle: int = 0
-    """Pilots that should stand ready beside those that tasks need."""
+    """Pilots to keep ready in addition to those that tasks need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PilotSize:
     slots: int = 1
 
     def at_once(self, need: Resources) -> int:
-        """How many jobs with such a need one pilot runs at once; 0 when it does not fit at all."""
+        """How many jobs with these needs one pilot runs at once; 0 if none fits."""
         if not fits(need, self.offers):
             return 0
         shares = [
@@ -61,27 +61,27 @@ class PilotSize:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionPace:
-    """How hard the scheduler may be asked. Times are in seconds."""
+    """The rate at which launches may be submitted. Times are in seconds."""
 
     per_minute: int = 60
     """Launches in any minute."""
     at_once: int = 20
-    """Launches in one look."""
+    """Launches in one cycle."""
     first_wait: int = 30
-    """After the first failed round of launches; doubled with each one that follows."""
+    """The wait after the first failed round of launches; doubled with each further one."""
     longest_wait: int = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Queued tasks that need about as much."""
+    """Queued tasks with similar needs."""
 
     name: str
     tasks: int
     need: Resources
-    """Of a typical one."""
+    """The needs of a typical one."""
     stale: bool = False
-    """They have waited for a while although idle pilots stood by: those do not count for them."""
+    """They have waited for a while in spite of idle pilots, which therefore do not count for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +100,15 @@ class PilotCount:
 
 @dataclass(frozen=True, slots=True)
 class LaunchOutcome:
-    """What became of one launch, as far as the pace of the next depends on it."""
+    """The outcome of a launch, as far as the pace of the next depends on it."""
 
     size: str
     planned: int
     """Milliseconds, as all times here."""
     good: bool = False
-    """A pilot came of it."""
+    """Its pilot registered."""
     failed: int | None = None
-    """When it was known that none came: refused by the scheduler, or ended before it registered."""
+    """When it was known to have failed: refused by the scheduler, or ended before its pilot registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +118,15 @@ class FleetPlan:
     launches: Mapping[str, int] = field(default_factory=dict)
     """By size."""
     wanted: int = 0
-    """How many would be sent if there were no pace."""
+    """How many would be sent without the pace."""
     paced: int = 0
     """How many of them wait because of the pace."""
     backing_off: Mapping[str, int] = field(default_factory=dict)
-    """The sizes whose launches failed, and when the next one may be sent."""
+    """The sizes whose launches failed, and when the next may be sent."""
     unfit: tuple[str, ...] = ()
     """Groups that no size of this site can run."""
     uncovered: int = 0
-    """Tasks for which there is no room under the greatest number of pilots."""
+    """Tasks for which the maximum number of pilots leaves no room."""
 
     @property
     def total(self) -> int:
@@ -143,7 +143,7 @@ def plan(
     history: Sequence[LaunchOutcome] = (),
     now: int = 0,
 ) -> FleetPlan:
-    """The pilots to send for one site. The first size is the one that is kept idle; a group is given the first one that fits it.
+    """The pilots to send to one site. The first size is the one that is kept idle; a group gets the first size that fits it.
 
     `pilots` may count pilots of sizes that are no longer in use: they take up room and cover nothing.
     """
@@ -167,7 +167,7 @@ def plan(
 
 
 class _Fleet:
-    """The pilots that are there while tasks are shared out among them, and those to be sent."""
+    """The existing pilots while tasks are distributed among them, and those to be sent."""
 
     def __init__(self, sizes: Sequence[PilotSize], pilots: Mapping[str, PilotCount], room: int) -> None:
         self.sizes = sizes
@@ -178,7 +178,7 @@ class _Fleet:
         self.uncovered = 0
 
     def cover(self, groups: Sequence[TaskGroup]) -> tuple[str, ...]:
-        """Find pilots for the tasks of groups, or send them, to the first groups first; the groups whose tasks no size can run."""
+        """Find pilots for the tasks of groups, or send them, for the first groups first; returns the groups that no size can run."""
         fitting = {
             number: [(size, many) for size in self.sizes if (many := size.at_once(group.need))]
             for number, group in enumerate(groups)
@@ -194,7 +194,7 @@ class _Fleet:
         return tuple(group.name for number, group in enumerate(groups) if not fitting[number])
 
     def _take_free(self, group: TaskGroup, fitting: Sequence[tuple[PilotSize, int]]) -> int:
-        """Give the tasks of a group to pilots that are there or are coming, first to those that run the most of them; how many are left."""
+        """Assign the tasks of a group to present or expected pilots, first to those that run the most of them; returns how many are left."""
         left = group.tasks
         widest = sorted(fitting, key=lambda choice: -choice[1])
         for free in (self.coming,) if group.stale else (self.idle, self.coming):
@@ -205,12 +205,12 @@ class _Fleet:
         return left
 
     def keep_ready(self, wanted: int) -> None:
-        """Send pilots until so many stand ready, or will, that no task needs."""
+        """Send pilots until this many that no task needs are ready, or will be."""
         ready = sum(self.idle.values()) + sum(self.coming.values())
         self.send(self.sizes[0].name, wanted - ready)
 
     def send(self, size: str, many: int) -> int:
-        """Send as many as there is room for; gives how many."""
+        """Send as many as there is room for; returns how many."""
         many = max(0, min(many, self.room))
         if many:
             self.room -= many
@@ -221,7 +221,7 @@ class _Fleet:
 def _paced(
     wanted: Mapping[str, int], pace: SubmissionPace, history: Sequence[LaunchOutcome], now: int
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """What of the wanted launches may be made now, and the sizes that rest after failures."""
+    """The wanted launches that may be made now, and the sizes that wait after failures."""
     recent = sum(now - outcome.planned < MINUTE for outcome in history)
     free = max(0, min(pace.at_once, pace.per_minute - recent))
     launches: dict[str, int] = {}
@@ -242,10 +242,10 @@ def _paced(
 
 
 def _trouble(history: Sequence[LaunchOutcome], pace: SubmissionPace) -> tuple[int, bool] | None:
-    """Until when a size rests after failures, and whether a probe is under way; None where the last launch known went well.
+    """Until when a size waits after failures, and whether a probe is in progress; None if the last known launch succeeded.
 
-    Launches that were under way together and failed together are one round, so that a burst of failures is not
-    answered by the longest wait at once.
+    Launches that were in progress together and failed together are one round, so that a burst of failures does not
+    lead to the longest wait at once.
     """
     rounds = 0
     known_at = until = 0

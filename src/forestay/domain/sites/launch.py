@@ -1,10 +1,10 @@
 """A launch: one pilot that a site agent submits to its batch system, from the plan to the final state there.
 
-A launch is written down before anything is submitted. Its id is in the batch job's name and is never used for another, so whoever finds a planned
-launch after a crash can ask the batch system whether that job is there. Nothing is submitted that is not planned, and a second try is
-written down before it is made.
+A launch is stored before anything is submitted. Its id is in the batch job's name and is never reused, so an agent that finds a planned
+launch after a crash can ask the batch system whether that job exists. Nothing is submitted without a plan, and a second try is
+stored before it is made.
 
-States only go forward. What is told late or twice changes nothing.
+States only move forward. A late or repeated report changes nothing.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 NAME = "forestay-"
-"""How the names of batch jobs begin."""
+"""The prefix of batch job names."""
 GIVEN_UP = "given up"
-"""How a launch ends that was never submitted and is no longer wanted."""
+"""The end of a launch that was never submitted and is no longer needed."""
 
 
 class LaunchState(StrEnum):
     """How far a launch has come."""
 
     PLANNED = "planned"
-    """It may be submitted, or may have been: its agent tells when it knows."""
+    """It may be submitted, or may have been: its agent reports when it knows."""
     SUBMITTED = "submitted"
-    """The batch system has it, under an id that is known."""
+    """The batch system has it, under a known id."""
     RUNNING = "running"
     """The batch system started it, or its pilot registered."""
     ENDED = "ended"
-    """The batch system said that it is over, or it was never submitted for sure."""
+    """The batch system reported its end, or it was certainly never submitted."""
 
 
 ORDER = tuple(LaunchState)
@@ -37,21 +37,21 @@ ORDER = tuple(LaunchState)
 
 @dataclass(frozen=True, slots=True)
 class LaunchEnd:
-    """How a launch ended, in the batch system's own words."""
+    """How a launch ended, in the batch system's own terms."""
 
     word: str
-    """Its state, such as `COMPLETED` or `NODE_FAIL`; `refused` when it did not take the job, `given up` when it never was submitted."""
+    """Its state, such as `COMPLETED` or `NODE_FAIL`; `refused` if it rejected the job, `given up` if it was never submitted."""
     reason: str = ""
     exit_code: int | None = None
     signal: int | None = None
     nodes: tuple[str, ...] = ()
     lost: bool = False
-    """The batch system gave it up without word from its node: its processes may still live."""
+    """The batch system gave it up without confirmation from its node: its processes may still live."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One pilot job asked of a batch system. Times are milliseconds since 1970 in UTC, by the server's clock."""
+    """A pilot job requested from a batch system. Times are milliseconds since 1970 in UTC, by the server's clock."""
 
     id: str
     tenant: str
@@ -61,12 +61,12 @@ class Launch:
     state: LaunchState = LaunchState.PLANNED
     changed: int = 0
     tries: int = 1
-    """How often it may have been submitted: each try is written down before it is made."""
+    """How often it may have been submitted: each try is stored before it is made."""
     tried: int = 0
-    """When the last of them was written down."""
+    """When the last of them was stored."""
     batch_job: str = ""
     pilot: str = ""
-    """Who registered; empty as long as nobody did."""
+    """The pilot that registered; empty if none has."""
     registered: int = 0
     end: LaunchEnd | None = None
     cancel: bool = False
@@ -86,7 +86,7 @@ class LaunchReport:
     state: LaunchState
     batch_job: str = ""
     tries: int = 1
-    """Of a planned one: the try that is about to be made."""
+    """For a planned launch: the try that is about to be made."""
     end: LaunchEnd | None = None
 
 
@@ -98,7 +98,7 @@ class NotNext:
 
 
 def told(launch: Launch, report: LaunchReport, *, now: int) -> Launch | NotNext:
-    """The launch after a report; the same one when it says nothing new."""
+    """The launch after a report; unchanged if the report contains nothing new."""
     if report.state is LaunchState.PLANNED:
         if launch.state is not LaunchState.PLANNED:
             return NotNext(f"it is {launch.state} already")

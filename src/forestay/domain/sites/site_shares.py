@@ -1,8 +1,8 @@
 """How queued tasks are divided among several sites, so that each submits pilots only for its share.
 
-Pilots that wait or stand idle anywhere cover tasks, wherever they are. What they do not cover is shared among the sites that can run it, in
-proportion to the room that each has left. A site whose agent is silent or troubled gets no share, and pilots that wait at its scheduler
-cover nothing: its tasks are sent for elsewhere.
+Pilots that wait or are idle cover tasks, wherever they are. The remaining tasks are divided among the sites that can run them, in
+proportion to the room that each has left. A site whose agent is silent or has problems gets no share, and pilots that wait at its scheduler
+cover nothing: pilots for its tasks are submitted elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SiteStatus:
     well: bool = True
 
     def covers(self, need: Resources) -> int:
-        """How many such tasks its pilots can take that run nothing yet."""
+        """How many such tasks its pilots without work can take."""
         return sum(
             size.at_once(need) * ((count.inactive if self.well else 0) + count.idle)
             for size in self.sizes
@@ -33,7 +33,7 @@ class SiteStatus:
         )
 
     def room(self, need: Resources) -> int:
-        """How many such tasks the pilots could take that may still be sent."""
+        """How many such tasks the pilots that may still be sent could take."""
         at_once = next((many for size in self.sizes if (many := size.at_once(need))), 0)
         submitted = sum(pilot.submitted for pilot in self.pilots.values())
         return at_once * max(0, self.max_pilots - submitted) if self.well else 0
@@ -43,9 +43,9 @@ class SiteStatus:
 
 
 def shares(tasks: int, need: Resources, sites: Sequence[SiteStatus]) -> dict[str, int]:
-    """The tasks that each site should cover, those that its pilots cover already included; a site that cannot run them is left out.
+    """The tasks that each site should cover, including those that its pilots already cover; a site that cannot run them is left out.
 
-    More than a site has room for is given to it only when no other has room for it either.
+    A site gets more than it has room for only if no other site has room either.
     """
     fitting = [site for site in sites if site.fits(need)]
     covered = {status.name: min(tasks, status.covers(need)) for status in fitting}
@@ -54,13 +54,13 @@ def shares(tasks: int, need: Resources, sites: Sequence[SiteStatus]) -> dict[str
     parts = _in_proportion(left, rooms)
     beyond = left - sum(parts.values())
     if beyond:
-        # Nobody has room: each site may say so, and whoever gets room takes it.
+        # No site has room: each may report this, and the first that gets room takes them.
         parts = {name: part + beyond for name, part in parts.items()}
     return {name: min(tasks, covered[name] + parts[name]) for name in covered}
 
 
 def _in_proportion(amount: int, rooms: Mapping[str, int]) -> dict[str, int]:
-    """Whole parts of an amount by room, none larger than its room; the largest remainders are rounded up, ties by name."""
+    """Integer parts of an amount by room, none larger than its room; the largest remainders are rounded up, ties by name."""
     total = sum(rooms.values())
     if amount >= total:
         return dict(rooms)

@@ -1,7 +1,7 @@
 """A user's own batch job that is recorded in the spool: what its state in the batch system means, and what is reported of its failure.
 
-It is not ours. The user submitted it and the batch system runs it; Forestay looks on, says why it failed, and where a rule or a person wants it, has the
-batch system run it once more under the same id.
+It is not ours. The user submitted it and the batch system runs it; Forestay observes it, reports why it failed, and, if a rule or a person decides so, has the
+batch system run it again under the same id.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from forestay.domain.sites.batch import OVER, BatchId, BatchOutcome, BatchState
 
 GIVEN_UP = frozenset({"CANCELLED", "REVOKED"})
-"""Somebody wanted it so: nothing is to be recovered."""
+"""States that a person intended: there is nothing to recover."""
 LOST_WITH_NODE = "NODE_FAIL"
 NEVER_STARTS = "DependencyNeverSatisfied"
-"""Why a job waits that its batch system will not start, because of how another one ended."""
+"""The wait reason of a job that its batch system will never start, because of how another one ended."""
 MENDABLE = frozenset({"memory", "wall", "cpus", "disk"})
 """Needs that can be changed while a job waits."""
 
@@ -35,27 +35,27 @@ class JobIdentity(NamedTuple):
 
     kind: JobKind
     owner: int | None
-    """The user's number; None where the batch system does not say."""
+    """The user's uid; None if the batch system does not report it."""
     answers: tuple[BatchId, ...] = ()
     """Jobs whose failure it waits for; arrays by their own ids."""
 
 
 class WatchedJob(NamedTuple):
-    """What a job left of itself."""
+    """The record of a job in the spool."""
 
     id: BatchId
     cluster: str
     owner: int
-    """The user's number, by the owner of the file: it cannot be made up."""
+    """The user's uid, from the owner of the file: it cannot be forged."""
     directory: str
     run: str
-    """The flow's run it belongs to, if its submitter said so."""
+    """The flow's run that it belongs to, if its submitter stated it."""
     since: float
     """Seconds since 1970."""
     file: str = ""
     """The name of the file in the spool."""
     allow_requeue: bool = False
-    """Its user allows that it is queued again although it was submitted with ``--no-requeue``."""
+    """Its user allows it to be requeued although it was submitted with ``--no-requeue``."""
 
     @property
     def base(self) -> BatchId:
@@ -73,26 +73,26 @@ class WatchedJob(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Asked from within a job whose script has failed, while the batch system still takes the job to be running."""
+    """A question from within a job whose script has failed, while the batch system still considers the job running."""
 
     restarts: int
-    """Which start of the job it is."""
+    """The number of the job's start."""
     exit_code: int | None
     signal: int | None
     ended: int
     """Seconds since 1970, by the node's clock."""
     oom_kills: int = 0
-    """Processes of the job that the kernel killed for want of memory."""
+    """Out-of-memory kills of the job's processes by the kernel."""
 
 
 def as_asked(outcome: BatchOutcome, question: Question) -> BatchOutcome:
-    """What became of a job, if it asks itself. One that asks has failed, whether the batch system says so yet or not; its end is the script's, so that
-    it is the same failure before and after."""
+    """The outcome of a job that asks for itself. It has failed, whether the batch system reports it yet or not; its end is the script's, so that
+    the failure is the same before and after."""
     if question.restarts != outcome.restarts or fate(outcome) not in (WatchedJobAction.GOING, WatchedJobAction.FAILED):
         return outcome
     if outcome.state is BatchState.RUNNING:
         code, signal = question.exit_code, question.signal
-        # As the batch system itself will say it when the job has ended.
+        # As the batch system itself will report it when the job has ended.
         word = "OUT_OF_MEMORY" if question.oom_kills else "FAILED"
         return replace(outcome, state=BatchState.ENDED, word=word, exit_code=code, signal=signal, ended=question.ended)
     return replace(outcome, ended=question.ended) if outcome.state in OVER else outcome
@@ -104,11 +104,11 @@ class ArrayReading(NamedTuple):
     failed: frozenset[BatchId]
     """Elements whose last start failed."""
     restarted: frozenset[BatchId]
-    """Elements that wait to be started once more."""
+    """Elements that wait for a restart."""
     active: bool
     """Some element waits or runs."""
     stuck: bool = False
-    """All of those wait, and the batch system will never start them."""
+    """All active elements wait, and the batch system will never start them."""
 
 
 class WatchedJobAction(StrEnum):
@@ -116,14 +116,14 @@ class WatchedJobAction(StrEnum):
 
     GOING = "going"
     DONE = "done"
-    """It ended well, or somebody cancelled it."""
+    """It succeeded, or somebody cancelled it."""
     FAILED = "failed"
     SILENT = "silent"
-    """Nobody says. Absence is no end."""
+    """Unknown. A missing job is not an ended one."""
 
 
 def fate(outcome: BatchOutcome) -> WatchedJobAction:
-    """What the batch system's word comes to."""
+    """The consequence of the batch system's report."""
     if outcome.state is BatchState.UNKNOWN:
         return WatchedJobAction.SILENT
     if outcome.state not in OVER:
@@ -135,7 +135,7 @@ def fate(outcome: BatchOutcome) -> WatchedJobAction:
 
 
 def lost_start(outcome: BatchOutcome) -> BatchOutcome | None:
-    """The start before, of a job that waits because its batch system lost the node under it and queued it again by itself."""
+    """The previous start of a job that waits because its batch system lost the node under it and requeued it by itself."""
     if outcome.state is not BatchState.WAITING or not outcome.node_events:
         return None
     nodes, _, word = outcome.node_events[-1].partition(": ")
@@ -151,7 +151,7 @@ def lost_start(outcome: BatchOutcome) -> BatchOutcome | None:
 
 
 def several(job: BatchId, kind: JobKind) -> str:
-    """Why nothing may be done to a job whose id stands for several; empty for a single job and for one element of an array."""
+    """Why there may be no action on an id that stands for several jobs; empty for a single job and for one element of an array."""
     match kind:
         case JobKind.ARRAY:
             return "" if "_" in job else f"job {job} is an array; Forestay acts on its elements only"
@@ -163,26 +163,26 @@ def several(job: BatchId, kind: JobKind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """What the batch system knows of a job while it remembers it."""
+    """The batch system's details of a job, as long as it keeps them."""
 
     id: BatchId
     name: str
     user: str
     held: bool
-    """Waiting, and not to start before somebody lets it go."""
+    """Waiting, and not to start before somebody releases it."""
     mark: str
-    """What we wrote on it last; see `BatchSteering.again`."""
+    """The mark that we last wrote to it; see `BatchSteering.again`."""
     needs: Mapping[str, int]
-    """Its needs by our names: memory in bytes, wall in seconds, cpus."""
+    """Its needs under our names: memory in bytes, wall in seconds, cpus."""
     logs: tuple[str, ...] = ()
-    """The files that it prints to, errors first."""
+    """Its output files, standard error first."""
     waiting: bool = False
     """It is in the queue and has not begun."""
     running: bool = False
     requeue: bool = True
-    """Whether the batch system may queue it again. Slurm lets nobody change that after its end."""
+    """Whether the batch system may requeue it. Slurm does not allow changing this after its end."""
     waits_in_vain_for: tuple[BatchId, ...] = ()
-    """Jobs of which it needed that they end well, and that did not; arrays by their own ids."""
+    """Jobs that had to succeed for it, and did not; arrays by their own ids."""
 
 
 class Vouching(NamedTuple):
@@ -190,23 +190,23 @@ class Vouching(NamedTuple):
     running only while this holds, so one whose end falls outside of it may have been seen to fail."""
 
     since: float | None
-    """Seconds since 1970; None: nobody does now."""
+    """Seconds since 1970; None: there is no such promise now."""
     seconds: float
     """For one decision, from the end of the job on."""
 
     def covers(self, job: WatchedJob, outcome: BatchOutcome) -> bool:
-        """Whether nobody can have seen the job fail. Its end is told by the batch system's clock, its submission by ours."""
+        """Whether nobody can have seen the job fail. Its end is by the batch system's clock, its submission by ours."""
         if self.since is None or outcome.ended is None:
             return False
         return outcome.ended >= self.since + (0 if job.since >= self.since else CLOCKS)
 
     def is_late(self, outcome: BatchOutcome, now: float) -> bool:
-        """Whether the time for a decision on a job that failed is over."""
+        """Whether the time for a decision on a failed job has passed."""
         return outcome.ended is None or now > outcome.ended + self.seconds
 
 
 CLOCKS = 5.0
-"""Seconds by which the clocks of two hosts may differ."""
+"""The assumed largest difference between the clocks of two hosts, in seconds."""
 
 
 def obstacle(
@@ -217,7 +217,7 @@ def obstacle(
     vouching: Vouching,
     now: float,
 ) -> str:
-    """Why a job must not be acted on, whatever is ordered; empty if it may. A job that the batch system has in its queue will run in any case."""
+    """Why there must be no action on a job, whatever is ordered; empty if there may. A job in the batch system's queue will run in any case."""
     why_not = several(job.id, kind)
     if why_not:
         return why_not
@@ -239,14 +239,14 @@ def obstacle(
 
 
 class PayloadRecord(NamedTuple):
-    """What one start of a job wrote down of itself on its node, as far as it came."""
+    """The record that one start of a job wrote on its node, as far as it got."""
 
     host: str
     begun: int
     seen: int
     """When it was last seen alive, seconds since 1970 by the node's clock."""
     peak_memory: int
-    """The most that all its processes had together, in bytes."""
+    """The peak of all its processes together, in bytes."""
     exit_code: int | None = None
     signal: int | None = None
     tail: str = ""
@@ -259,8 +259,8 @@ def evidence(
     peak_memory: int | None,
     record: PayloadRecord | None = None,
 ) -> dict[str, object]:
-    """What is told of a failure, in the fields of an evidence record. Where the batch system and the job itself both tell something, the
-    batch system says how it ended, and the larger peak is the truer one."""
+    """The evidence of a failure, in the fields of an evidence record. If both the batch system and the job itself report something, the
+    batch system determines how it ended, and the larger peak counts."""
     if record is not None:
         peak_memory = max(record.peak_memory, peak_memory or 0)
         tail = tail or record.tail
@@ -287,8 +287,8 @@ def evidence(
 
 
 def needed(details: JobDetails, wanted: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
-    """The needs of the next try: those of now by a factor, or to an amount, at most so much, never less
-    than now. One that is not known cannot be multiplied."""
+    """The needs of the next try: the present ones by a factor, or to an amount, up to a bound, never less
+    than now. An unknown one cannot be multiplied."""
     found_max: dict[str, int] = {}
     for name, how in wanted.items():
         if name not in MENDABLE:
