@@ -23,7 +23,7 @@ _BY_USER = ("via condor_rm", "by user", "removed by")
 def read_condor_history(
     chunks: Iterable[str], *, read_log: Callable[[Sequence[LogPath], str], str] = lambda *_: ""
 ) -> Iterator[PastAttempt]:
-    """Every job that has left the queue, each as one attempt: the history has the sum over the starts of a job."""
+    """Every job that has left the queue, each as one attempt: the history has only the sum over the starts of a job."""
     for ad in _ads(chunks):
         attempt = _attempt(ad, read_log)
         if attempt is not None:
@@ -44,7 +44,7 @@ def _ads(chunks: Iterable[str]) -> Iterator[Mapping[str, Any]]:
             try:
                 ad, at = decoder.raw_decode(text, at)
             except ValueError:
-                break  # the rest of it is to come
+                break  # the rest of it is yet to come
             if isinstance(ad, dict):
                 yield ad
         text = text[at:]
@@ -69,7 +69,7 @@ def _attempt(ad: Mapping[str, Any], read_log: Callable[[Sequence[LogPath], str],
         good = not by_signal and ad.get("ExitCode") in (0, None)
         state = PastState.SUCCEEDED if good else PastState.FAILED
     else:
-        # What was removed after it had been held failed when it was held.
+        # A job that was removed while held failed when it was held.
         by_user = not reason and any(words in removed for words in _BY_USER)
         state = PastState.CANCELLED if by_user else PastState.FAILED
     host = str(ad.get("LastRemoteHost") or "").rpartition("@")[2]

@@ -28,12 +28,12 @@ from forestay.formats.rules.rule_file import read_rule_file, starter_rules
 
 CHUNK = 1 << 20
 KNOWN = 50_000
-"""Findings that are kept: most failures without a log are alike."""
+"""The number of findings that are cached: most failures without a log are alike."""
 FAR = 0.9
-"""Below this share of a limit no pattern looks at how much it was."""
+"""Below this share of a limit no pattern depends on the value."""
 NEAR_END = 120.0
 TOP = 20
-"""Owners and hosts that a report names."""
+"""The number of owners and hosts that a report names."""
 
 
 Attempts = Iterable[PastAttempt]
@@ -54,7 +54,7 @@ class UnknownSource(ValueError):
 
 
 def kind_of(path: Path) -> SourceKind:
-    """What a file is, by its first lines."""
+    """The kind of a file, by its first lines."""
     with path.open(encoding="utf-8", errors="replace") as file:
         head = file.read(4096)
     first = head.partition("\n")[0]
@@ -160,7 +160,7 @@ def _alike(evidence: Evidence) -> tuple[object, ...]:
 
 
 def past_rules() -> list[PastRule]:
-    """The starter rules, as far as the accounting has what they ask for."""
+    """The starter rules that need only fields of the accounting data."""
     rules = []
     for rule in read_rule_file(starter_rules()).rules:
         comparisons = whole_condition(rule["condition"])
@@ -177,7 +177,7 @@ class Lookback:
         self._causes = PastCauses(classifier)
 
     def add(self, attempts: Attempts, since: float = 0.0) -> Iterator[int]:
-        """Add attempts that ended since then; how many there are, after each."""
+        """Add attempts that ended since the given time; yields their number after each."""
         for attempt in attempts:
             if attempt.ended is not None and attempt.ended < since:
                 continue
@@ -192,7 +192,7 @@ class Lookback:
 
 
 def report(losses: LostHours, *, redact_names: bool = False) -> dict[str, Any]:
-    """Everything that a report says, as plain values; with ``redact_names`` without names, ids and lines of logs."""
+    """The contents of a report, as plain values; with ``redact_names`` without names, ids and lines of logs."""
     owners, hosts = _top(losses.by_owner), _top(losses.by_host)
     if redact_names:
         owners = [{**row, "name": f"user {place}"} for place, row in enumerate(owners, 1)]
@@ -265,13 +265,13 @@ def _date(moment: float | None) -> str | None:
 
 
 def columns_known(help_text: str, wanted: Sequence[str]) -> list[str]:
-    """The columns of which `sacct --helpformat` tells."""
+    """The columns that `sacct --helpformat` lists."""
     known = {word.lower() for word in help_text.split()}
     return [name for name in wanted if name.lower() in known]
 
 
 def environment_of_sacct(environment: os._Environ[str] | dict[str, str]) -> dict[str, str]:
-    """Ours, without what sacct would take for options, and with times in the form that is read."""
+    """Our environment, without variables that sacct treats as options, and with times in the format that is read."""
     kept = {
         name: value
         for name, value in environment.items()

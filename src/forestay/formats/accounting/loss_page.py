@@ -25,7 +25,7 @@ MEANINGS = {
     "unknown": "nothing that was recorded says why",
 }
 COLOURS = ("#3b6fb6", "#c7622b", "#4f8a3d", "#8a4fa3", "#b08a1e", "#7a7f87")
-"""Of the five most expensive causes, and of all others."""
+"""The colours of the five most expensive causes, and of all others."""
 
 STYLE = """
 :root{--ink:#1d2430;--soft:#5a6472;--line:#d7dde5;--back:#fff;--card:#f5f7fa;--bar:#3b6fb6}
@@ -86,7 +86,7 @@ def loss_page(report: dict[str, Any], made: str) -> str:
 
 
 def hours(value: float) -> str:
-    """Core-hours with as many digits as matter."""
+    """Core-hours with significant digits only."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 

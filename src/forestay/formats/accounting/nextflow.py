@@ -21,7 +21,7 @@ _STAMP = re.compile(r"([A-Z][a-z]{2})-(\d{1,2}) (\d\d:\d\d:\d\d)\.(\d{3})")
 
 
 def read_trace(lines: Iterable[str], owner: str, *, read_log: ReadLog = lambda *_: "") -> Iterator[PastAttempt]:
-    """Every task that a trace says has run."""
+    """Every task that has run according to a trace."""
     coming = iter(lines)
     places = {name: place for place, name in enumerate(next(coming, "").rstrip("\n").split("\t"))}
     for line in coming:
@@ -88,7 +88,7 @@ def _when(text: str) -> float | None:
 def read_log_file(
     lines: Iterable[str], owner: str, year: int, *, read_log: ReadLog = lambda *_: ""
 ) -> Iterator[PastAttempt]:
-    """Every task whose completion a `.nextflow.log` tells. It has no cores: each task counts as one. Its stamps have no year."""
+    """Every task whose completion is in a `.nextflow.log`. It does not record cores: each task counts as one. Its timestamps have no year."""
     sent: dict[str, float] = {}
     for line in lines:
         submission = _SENT.search(line)

@@ -13,7 +13,7 @@ from forestay.domain.exceptions.evidence.redaction import redacted_lines
 
 LONGEST = 64 * 1024
 LATE = 3600.0
-"""Seconds after the end in which a file system may still note a write."""
+"""Seconds after the end within which a file system may still record a write."""
 
 
 class LogPath(NamedTuple):
@@ -27,7 +27,7 @@ class LogPath(NamedTuple):
 def read_tail(paths: Sequence[LogPath], owner: str) -> str:
     """The last lines of the files that belong to the owner and were last written while the attempt ran, without secrets.
 
-    Whoever submits a job chooses the names of its files. One that belongs to somebody else is not read, also not by root.
+    The submitter of a job chooses the names of its files. A file that belongs to somebody else is not read, not even as root.
     """
     return "\n".join(filter(None, (_tail(path, _user(owner)) for path in paths)))
 
@@ -58,5 +58,5 @@ def _tail(log: LogPath, owner: int | None) -> str:
 
 
 def _while_it_ran(log: LogPath, written: float) -> bool:
-    """Another run may have written to the same name before or since. Accounting has whole seconds."""
+    """Whether a file was last written while the attempt ran: another run may have used the same name. Accounting has whole seconds."""
     return (log.began is None or written >= log.began - 2) and (log.ended is None or written <= log.ended + LATE)

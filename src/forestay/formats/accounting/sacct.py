@@ -1,6 +1,6 @@
 """Past attempts from `sacct --parsable2`: Slurm's accounting, queried here or saved to a file.
 
-The columns are taken by the names in the heading, in any order. A job stands before its steps, which alone have the peak memory.
+The columns are identified by the names in the heading, in any order. A job comes before its steps, which alone have the peak memory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ COLUMNS = (
     "JobID", "JobIDRaw", "User", "State", "ExitCode", "Reason", "NodeList", "AllocCPUS", "ElapsedRaw", "TimelimitRaw", "ReqMem", "MaxRSS",
     "Submit", "Start", "End", "WorkDir", "JobName", "SubmitLine", "StdErr", "StdOut",
 )  # fmt: skip
-"""What is asked for. People choose the last ones, and a line end in one of them spoils only the rest of its record."""
+"""The requested columns. The last ones contain users' texts: a line end in one of them damages only the rest of its record."""
 NEWER = ("StdErr", "StdOut"), ("SubmitLine", "StdErr", "StdOut")
-"""What older releases do not know."""
+"""Columns that older releases lack."""
 NEEDED = ("JobID", "State")
 GOING = frozenset({
     "PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STAGE_OUT", "SIGNALING", "STOPPED", "REQUEUE_FED",
@@ -147,7 +147,7 @@ def _memory(text: str, cores: float, nodes: int) -> int | None:
 
 @lru_cache(maxsize=65_536)
 def _moment(text: str) -> float | None:
-    """Slurm's local time as seconds since 1970."""
+    """Slurm's local time in seconds since 1970."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
@@ -155,7 +155,7 @@ def _moment(text: str) -> float | None:
 
 
 def log_files(named: Sequence[str], folder: str, shown: str, raw: str, name: str, owner: str) -> list[str]:
-    """The files that a job wrote to, by the patterns of its submission; where that has none, by Slurm's own."""
+    """The files that a job wrote to, by the patterns of its submission; without these, by Slurm's default."""
     if not folder:
         return []
     base, _, element = shown.partition("_")

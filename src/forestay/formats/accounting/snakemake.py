@@ -38,7 +38,7 @@ def read_snakemake(
     *,
     read_log: Callable[[Sequence[LogPath], str], str] = lambda *_: "",
 ) -> Iterator[PastAttempt]:
-    """Every job that the log says has ended, with the time between its start and its end."""
+    """Every job that has ended according to the log, with the time between its start and its end."""
     jobs: dict[str, _Job] = {}
     tries: dict[str, int] = {}
     now: float | None = None

@@ -22,7 +22,7 @@ MAX_DEPTH = 20
 
 
 class CompensationText(NamedTuple):
-    """What became of a text: an entry, or problems."""
+    """The result of reading a text: an entry, or problems."""
 
     registered: RegisteredCompensation | None
     problems: tuple[TextProblem, ...] = ()

@@ -29,11 +29,11 @@ class Row(NamedTuple):
     rails: str
     name: str
     kind: str
-    """What the task is, beside a plain job."""
+    """The kind of the task if it is not a plain job."""
     also: tuple[str, ...]
-    """What it comes after beside the task above it."""
+    """Its predecessors other than the task above it."""
     task: Mapping[str, Any] | None
-    """How it stands in a run; of a task inside a loop, in its newest round."""
+    """Its state in a run; for a task inside a loop, in the newest round."""
 
 
 class _GraphNode(NamedTuple):
@@ -64,7 +64,7 @@ def _node(plan: FlowPlan, task: Task) -> _GraphNode:
 def _rows(
     nodes: Sequence[_GraphNode], known: Mapping[str, Mapping[str, Any]], rails: str, *, root: bool
 ) -> Iterator[Row]:
-    """A block: tasks with nothing before them, and below each what comes after it last."""
+    """The rows of a block: tasks without predecessors, and below each the tasks of which it is the last predecessor."""
     depth: dict[str, int] = {}
     names = {node.name for node in nodes}
     for (
@@ -97,7 +97,7 @@ def _rows(
 
 def _depth(node: _GraphNode, nodes: Mapping[str, _GraphNode], depth: dict[str, int]) -> int:
     if node.name not in depth:
-        depth[node.name] = 0  # a cycle cannot be here: the flow was checked
+        depth[node.name] = 0  # there can be no cycle: the flow was checked
         depth[node.name] = 1 + max(
             (_depth(nodes[other_node], nodes, depth) for other_node in node.before if other_node in nodes), default=0
         )

@@ -1,6 +1,6 @@
 """Flows as JSON documents: every error is reported with its position.
 
-The fields of a job are those of the HTTP interface. Some values may be written as people write them: ``4 GiB``, ``90 min``.
+The fields of a job are those of the HTTP interface. Some values may have units: ``4 GiB``, ``90 min``.
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ JOB_FIELDS = (
 )  # fmt: skip
 ANY_TASK = ("after", "when", "scatter", "tolerate", "compensate", "action", "deadline", "when_failed")
 KINDS = ("command", "run", "flow", "worklet", "merge", "ask", "wait_for", "loop", "choose")
-"""Exactly one of these says what a task is."""
+"""Exactly one of these determines the kind of a task."""
 MAX_DEPTH = 40
 _NO_COMMAND = ("-",)
 
 
 def flow_to_json(flow: Flow) -> dict[str, Any]:
-    """The document of a flow; what is at its default is left out."""
+    """The document of a flow; defaults are left out."""
     return flow_as_plain(flow)
 
 
 def read_flow(data: object) -> tuple[Flow, list[FlowProblem]]:
-    """Read a document's shape: a flow as far as it can be made out, and everything that is wrong."""
+    """Read the structure of a document: the flow, as far as it can be read, and all errors."""
     fields = Fields()
     flow = _flow(fields, data, ())
     return flow, fields.findings
 
 
 def check_document(data: object) -> tuple[Flow | None, list[FlowProblem]]:
-    """Read a document and check what it says: a flow that can be run, or everything that is wrong."""
+    """Read a document and check its contents: a flow that can be run, or all errors."""
     if depth_of(data) > MAX_DEPTH:
         return None, [FlowProblem((), f"it is nested more than {MAX_DEPTH} deep")]
     flow, findings = read_flow(data)
     wrong = {finding.path for finding in findings}
     for problem in check_flow(flow):
-        # What could not be read is not complained about a second time.
+        # An error in reading is not reported a second time.
         if not any(problem.path[: len(path)] == path or path[: len(problem.path)] == problem.path for path in wrong):
             findings.append(problem)
     return (None if findings else flow), findings
@@ -294,7 +294,7 @@ def _compensation(fields: Fields, data: object, at: Place) -> Compensation | Non
 
 
 def compensation_of(fields: Fields, data: object, at: Place) -> Compensation:
-    """Read a job that undoes something, and how often it is tried."""
+    """Read a compensation: its job, and how often it is tried."""
     record = fields.record(data, at, [*JOB_FIELDS, "tries"], what="a compensation")
     if len([kind for kind in ("command", "run") if kind in record]) != 1:
         fields.wrong(at, "a compensation has one of command, run")

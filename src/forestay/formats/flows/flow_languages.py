@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from forestay.formats.flows.yaml_flow import FlowText, read_flow_text
 
 Files = Mapping[str, bytes]
-"""What came with a flow, by name."""
+"""The files that came with a flow, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class FlowLanguage:
 
     versions: tuple[str, ...]
     read: Callable[[str, Files], FlowText]
-    """The flow that a text is, or what is wrong with it; other files that came with it may be parts of it."""
+    """Reads a flow from a text, or returns the errors; other files that came with it may be parts of it."""
 
 
 def _yaml(text: str, _files: Files) -> FlowText:
@@ -25,6 +25,6 @@ def _yaml(text: str, _files: Files) -> FlowText:
 
 
 LANGUAGES: Mapping[str, FlowLanguage] = {"FORESTAY": FlowLanguage(("1",), _yaml)}
-"""By the name of their workflow type. Python flows are not among them: nobody sends code to a server."""
+"""By the name of their workflow type. Python flows are not included: code must not be sent to a server."""
 PYTHON: Mapping[str, tuple[str, ...]] = {"FORESTAY-PYTHON": ("1",), "PY": ("3",)}
-"""The types of Python flows, of which a server runs those in its operator's folder; the second is what the reference client calls them."""
+"""The types of Python flows, of which a server runs those in its operator's folder; the second is the reference client's name for them."""

@@ -1,7 +1,7 @@
 """A picture of a flow and the states of its tasks, as self-contained SVG.
 
-Tasks stand in columns, each right of what it comes after; what is inside a loop or a choice stands inside its box. A state is told by a word and a
-colour, never by the colour alone, and the whole is told once more in words for those who do not see it.
+Tasks are in columns, each to the right of its predecessors; the contents of a loop or a choice are inside its box. A state is shown by a word and a
+colour, never by the colour alone, and the whole picture has a description in words for those who do not see it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tasks = Sequence[Mapping[str, Any]]
 """Tasks as the HTTP interface shows them: ``id``, ``task``, ``state``, ``count``, ``well``, ``bad``, and of a Python flow ``after``."""
 
 MOST = 80
-"""Boxes in the picture of a Python flow; a longer one shows its last."""
+"""The most boxes in the picture of a Python flow; a longer one shows its last tasks."""
 WIDTH, HEIGHT, GAP_X, GAP_Y, EDGE, HEAD = 168.0, 46.0, 44.0, 14.0, 12.0, 24.0
 LETTERS = 22
 COLOURS: Mapping[str, tuple[str, str]] = {
@@ -62,7 +62,7 @@ class _Box:
     instance: Mapping[str, Any] | None = None
     inner: list[list[_Box]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    """Of the blocks inside it: the names of a choice's branches."""
+    """The labels of the blocks inside it: the names of a choice's branches."""
     x: float = 0.0
     y: float = 0.0
     width: float = WIDTH
@@ -111,7 +111,7 @@ def flow_picture(flow: Mapping[str, Any] | None, tasks: Tasks = (), *, title: st
 
 
 def picture_of_text(text: str, tasks: Tasks = (), *, title: str = "") -> str:
-    """The SVG of a flow in YAML with the tasks of a run; a text that is no such flow, as that of a Python flow, says nothing of its graph."""
+    """The SVG of a flow in YAML with the tasks of a run; any other text, such as that of a Python flow, does not contain its graph."""
     flow = None if "forestay:" not in text and '"forestay"' not in text else read_flow_text(text).flow
     return flow_picture(None if flow is None else flow_as_plain(flow), tasks, title=title)
 
@@ -145,11 +145,11 @@ def _kind(task: Task) -> str:
             return ("scatter" if task.scatter else "job") + ("" if wait else ", not waited for")
 
 
-# Where things stand
+# Layout
 
 
 def _place(boxes: Sequence[_Box]) -> tuple[float, float]:
-    """Put boxes into columns, from (0, 0); the size of the whole."""
+    """Arrange boxes in columns, from (0, 0); returns the size of the whole."""
     for box in boxes:
         _size(box)
     columns = _columns(boxes)
@@ -157,7 +157,7 @@ def _place(boxes: Sequence[_Box]) -> tuple[float, float]:
     tall = max((_height(column) for column in columns), default=0.0)
     x = 0.0
     for column in columns:
-        # Each near the middle of what it comes after, so that few lines cross; else as it was written.
+        # Each near the middle of its predecessors, so that few lines cross; otherwise in the written order.
         column.sort(key=lambda box: _mean([middle[name] for name in box.before if name in middle]))
         y = (tall - _height(column)) / 2
         wide = max(box.width for box in column)
@@ -175,7 +175,7 @@ def _columns(boxes: Sequence[_Box]) -> list[list[_Box]]:
     left = list(boxes)
     while left:
         ready = [box for box in left if all(name in level or name not in names for name in box.before)]
-        for box in ready or left[:1]:  # a cycle is told by the flow's check; here it is only drawn
+        for box in ready or left[:1]:  # a cycle is reported by the flow's check; here it is only drawn
             level[box.name] = 1 + max((level[name] for name in box.before if name in level), default=-1)
         left = [box for box in left if box.name not in level]
     columns: list[list[_Box]] = [[] for _ in range(max(level.values(), default=-1) + 1)]
@@ -185,7 +185,7 @@ def _columns(boxes: Sequence[_Box]) -> list[list[_Box]]:
 
 
 def _size(box: _Box) -> None:
-    """The size of a box with what is inside it, which is put in its place."""
+    """The size of a box with its contents, which are arranged inside it."""
     if not box.inner:
         return
     y, wide = HEAD, WIDTH
@@ -207,7 +207,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-# How things look
+# Drawing
 
 
 def _drawn(boxes: Sequence[_Box]) -> list[str]:
@@ -285,7 +285,7 @@ def _told(box: _Box) -> str:
 
 
 def _second(box: _Box) -> str:
-    """The second line: the state and how far it is."""
+    """The second line: the state and the progress."""
     if box.instance is None:
         return box.kind
     well, bad, count = _counts(box)

@@ -1,6 +1,6 @@
 """The JSON Schema of flows, for editors.
 
-It says as much as reading a document does, no more: what a flow means (references, cycles, bounds) is checked by `check_flow`.
+It covers as much as reading a document does, no more: the semantics of a flow (references, cycles, bounds) are checked by `check_flow`.
 ``scripts/flow_schema.py`` writes it to ``docs/reference/flow.schema.json``.
 """
 

@@ -17,14 +17,14 @@ MAX_SOURCE = 200_000
 
 @dataclass(frozen=True, slots=True)
 class PythonFile:
-    """What a file has: its flows, and everything that is wrong."""
+    """The contents of a file: its flows, and all errors."""
 
     flows: tuple[PythonFlow, ...]
     problems: tuple[TextProblem, ...] = ()
 
 
 def read_python_flows(source: str, file: str = "") -> PythonFile:
-    """The flows of a source file: its ``async`` functions with the mark ``@flow``."""
+    """The flows of a source file: its ``async`` functions with the decorator ``@flow``."""
     if len(source.encode()) > MAX_SOURCE:
         return PythonFile((), (TextProblem(1, 1, file, f"a flow's file has at most {MAX_SOURCE} bytes"),))
     try:

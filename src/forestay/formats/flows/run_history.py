@@ -19,7 +19,7 @@ def history_event_public(at: int, kind: str, facts: Facts) -> Json:
 
 
 def task_of(facts: Facts) -> str:
-    """The task that something is about; empty: the run."""
+    """The task that an event is about; empty: the run."""
     order = facts.get("order") or (facts.get("command") or {}).get("order") or {}
     work = facts.get("work") or order.get("work") or (facts.get("parent") or {}).get("work")
     return str(work).rpartition("@")[0] if work else str(facts.get("task") or "")

@@ -80,7 +80,7 @@ def compensation_public(plain: Mapping[str, Any]) -> Json:
 
 
 def state_public(plain: Mapping[str, Any]) -> Json:
-    """What a run is at, beside what a list shows of it."""
+    """The state of a run, without the fields shown in lists."""
     return {
         "params": plain["params"],
         "phase": plain["phase"],

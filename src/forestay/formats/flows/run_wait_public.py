@@ -10,7 +10,7 @@ from forestay.formats.jobs.job_json import Json
 
 SHORT = 8
 _OF_INCIDENT = re.compile(r"incident:(?P<incident>.+)|(?P<playbook>.+):\d+:\d+")
-"""Holders that are no person: an incident until it is answered, or a step of a playbook for an incident."""
+"""Holders other than persons: an incident until it is answered, or a step of a playbook for an incident."""
 
 
 def waits_public(
@@ -20,7 +20,7 @@ def waits_public(
     flow_holders: Sequence[str],
     questions: Mapping[str, tuple[str, Sequence[str]]] | None = None,
 ) -> list[Json]:
-    """From the plain form of a run's state, and its open questions: by task the id, and who may answer."""
+    """The waits, from the plain form of a run's state and its open questions: by task the id, and who may answer."""
     return list(_waits(run[:SHORT], owner, state, flow_holders, questions or {}))
 
 

@@ -16,7 +16,7 @@ FIELDS = ("flow", "cron", "params", "time_zone", "catch_up", "overlap", "paused"
 
 @dataclass(frozen=True, slots=True)
 class SchedulesText:
-    """What became of a text: schedules, each with its flow as it was written, or problems."""
+    """The result of reading a text: schedules, each with its flow as it was written, or problems."""
 
     schedules: tuple[RunSchedule, ...] = ()
     problems: tuple[TextProblem, ...] = ()

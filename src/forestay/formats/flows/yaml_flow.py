@@ -29,7 +29,7 @@ class TextProblem(NamedTuple):
 
 
 def text_problems(document: YamlDocument, findings: Iterable[FlowProblem]) -> tuple[TextProblem, ...]:
-    """What is wrong with what a text says, each at its place in the text, in the order of the text."""
+    """The errors in a text's contents, each with its position, in the order of the text."""
     return tuple(
         sorted(TextProblem(*document.position(finding.path), finding.where, finding.message) for finding in findings)
     )
@@ -37,7 +37,7 @@ def text_problems(document: YamlDocument, findings: Iterable[FlowProblem]) -> tu
 
 @dataclass(frozen=True, slots=True)
 class FlowText:
-    """What became of a flow's text: a flow, or problems."""
+    """The result of reading a flow's text: a flow, or problems."""
 
     flow: Flow | None
     problems: tuple[TextProblem, ...] = ()
@@ -45,17 +45,17 @@ class FlowText:
 
     @property
     def version(self) -> str:
-        """The content hash of a good flow; empty otherwise."""
+        """The content hash of a valid flow; empty otherwise."""
         return version_of(self.flow) if self.flow is not None else ""
 
     @property
     def plain(self) -> Mapping[str, Any]:
-        """A good flow in its plain form."""
+        """A valid flow in its plain form."""
         return flow_as_plain(self.flow) if self.flow is not None else {}
 
     @property
     def tasks(self) -> int:
-        """How many tasks a good flow has, those inside loops and choices too."""
+        """The number of tasks of a valid flow, including those inside loops and choices."""
         return sum(1 for _ in all_tasks(self.flow.tasks)) if self.flow is not None else 0
 
 
@@ -70,6 +70,6 @@ def read_flow_text(text: str) -> FlowText:
 
 
 def write_flow_text(flow: Flow) -> str:
-    """A flow as YAML; what is at its default is left out."""
+    """A flow as YAML; defaults are left out."""
     text: str = yaml.safe_dump(flow_to_json(flow), sort_keys=False, allow_unicode=True, width=120)
     return text

@@ -13,14 +13,14 @@ MOST = 10**15
 
 
 def offer_tags(offer: Offer, stamp: int) -> dict[str, str]:
-    """Capability and capacity of the moment."""
+    """The present capabilities and capacity as tags."""
     tags = {f"forestay.{name}": str(getattr(offer, name)) for name in WHOLE}
     labels = {"forestay.labels": ",".join(sorted(offer.labels))} if offer.labels else {}
     return tags | labels | {"forestay.turn": f"{offer.turn:.3f}", STAMP: str(stamp)}
 
 
 def offer_from_tags(name: str, tags: Mapping[str, object], *, cost: float = 1.0) -> Offer:
-    """The offer that another domain's tags are; what it does not say, or says wrongly, is nothing."""
+    """The offer in another domain's tags; missing and invalid values count as nothing."""
     cpus, memory, gpus, slots, free, queued = (_whole(tags.get(f"forestay.{other_name}")) for other_name in WHOLE)
     labels = frozenset(filter(None, str(tags.get("forestay.labels") or "")[:10_000].split(",")))
     turn = _turn(tags.get("forestay.turn"))

@@ -1,8 +1,8 @@
 """A TES task as a Forestay job: its specification, its labels, and the instructions for its pilot.
 
-A task that has outputs is two jobs. The first runs its executors and commits what they made, as every job does. The second waits, held, until the
-first has ended, and then brings the committed files to the addresses that the client named: so only what counts is ever seen there, and a transfer that
-fails is recovered without running anything again.
+A task with outputs becomes two jobs. The first runs its executors and commits their outputs, as every job does. The second waits, held, until the
+first has ended, and then transfers the committed files to the addresses that the client named: so only committed outputs ever appear there, and a failed
+transfer is recovered without running anything again.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from forestay.formats.ga4gh.tes_reading import read_shown_task
 from forestay.formats.ga4gh.tes_task import FileType, Json, TaskDocument, TaskInput, TaskOutput, asked_json
 
 TES = "tes"
-"""Where a specification keeps the task."""
+"""The field of a specification for the task."""
 MARK = "forestay.tes"
-"""The label that tells jobs of tasks from others: `task`, or `outputs` for one that brings outputs away."""
+"""The label that marks jobs of tasks: `task`, or `outputs` for a job that transfers outputs."""
 BRINGS = "forestay.tes.outputs"
 """The label of a task's job that has another for its outputs."""
 KEY = "forestay.key"
-"""The tag by which a client that cannot send headers says that two requests are one."""
+"""The idempotency key as a tag, for clients that cannot send headers."""
 TASK, OUTPUTS = "task", "outputs"
 HOLDER = "its task"
-"""Who holds a job of outputs until the task has ended."""
+"""The holder of an output job until the task has ended."""
 MAX_TAGS = 28
-"""Beside them a job has labels of ours, and no job has more than 32."""
+"""In addition a job has labels of ours, and at most 32 in all."""
 PARAMETERS = ("max_attempts", "priority", "wall")
-"""The backend parameters that are understood."""
+"""The supported backend parameters."""
 GIB = 1 << 30
 _FIT_KEY = re.compile(r"[A-Za-z0-9._/-]{1,63}")
 _ODD = re.compile(r"[\x00-\x1f\x7f]")
 _YEAR = 31_536_000
 _SOON = 100
-"""A job of outputs goes before others of its priority: its task's work is done."""
+"""An output job precedes others of its priority: its task's work is done."""
 
 
 class Asked(NamedTuple):
-    """What backend parameters ask for."""
+    """The requests in backend parameters."""
 
     wall: int | None = None
     max_attempts: int = 1
     priority: int = 0
     downstream: str = ""
-    """The task server that it is sent on to; empty: pilots run it."""
+    """The task server that it is forwarded to; empty: pilots run it."""
     callback: str = ""
-    """Who is told of the end."""
+    """The address that is notified of the end."""
 
 
 class ParameterRefused(ValueError):
-    """A backend parameter that cannot be obeyed."""
+    """A backend parameter that cannot be applied."""
 
 
 def known_parameters(task: TaskDocument) -> tuple[TaskDocument, Asked, tuple[str, ...]]:
-    """The task without the backend parameters that are not understood, what the others ask for, and a warning for each that was left out.
+    """The task without unsupported backend parameters, the requests of the others, and a warning for each that was left out.
 
-    `ParameterRefused` for a value that makes no sense, and for any unknown one where the client wants all to be obeyed.
+    `ParameterRefused` for an invalid value, and for any unknown parameter if the client requires all to be applied.
     """
     resources = task.resources
     if resources is None or not resources.backend_parameters:
@@ -82,7 +82,7 @@ def known_parameters(task: TaskDocument) -> tuple[TaskDocument, Asked, tuple[str
 
 
 def asked_on(task: TaskDocument, downstream: str) -> Asked:
-    """What is asked of us of a task that is sent on: what is not known here is for the other server to judge."""
+    """The requests to us for a forwarded task: unknown parameters are left to the other server."""
     backend_parameters = task.resources.backend_parameters if task.resources is not None else {}
     return _asked({name.lower(): value for name, value in backend_parameters.items()})._replace(downstream=downstream)
 
@@ -106,9 +106,9 @@ def _seconds(text: str) -> int:
 
 
 def specification_of(task: TaskDocument, tenant: str, asked: Asked, warnings: Sequence[str]) -> Specification:
-    """What the job of a task runs; its id is not made yet."""
+    """The specification of a task's job, still without an id."""
     first = task.executors[0]
-    # What is sent on is staged where it runs.
+    # A forwarded task is staged where it runs.
     inputs = () if asked.downstream else task.inputs
     kept: Json = {"task": asked_json(task)}
     if warnings:
@@ -130,7 +130,7 @@ def specification_of(task: TaskDocument, tenant: str, asked: Asked, warnings: Se
 
 
 def outputs_specification(tenant: str) -> Specification:
-    """What every job runs that brings outputs away; which ones is a parameter."""
+    """The specification of all output jobs; the outputs are a parameter."""
     return Specification(
         id="",
         tenant=tenant,
@@ -146,12 +146,12 @@ def outputs_priority(priority: int) -> int:
 
 
 def outputs_job(job: str) -> str:
-    """The id of the job that brings the outputs of a task away."""
+    """The id of the job that transfers the outputs of a task."""
     return str(uuid5(NAMESPACE_URL, f"forestay:tes-outputs:{job}"))
 
 
 def job_name(task: TaskDocument) -> str:
-    """A name that a job may have."""
+    """A valid name for a job."""
     return _ODD.sub(" ", task.name)[:200].strip() or "task"
 
 
@@ -168,7 +168,7 @@ def resources_of(task: TaskDocument, asked: Asked) -> Resources:
 
 
 def labels_of(task: TaskDocument, downstream: str = "") -> dict[str, str]:
-    """The tags that can be labels, so that rules and searches see them, and our own marks."""
+    """The labels of a job: the tags that are valid labels, so that rules and searches see them, and our own marks."""
     labels = {key: value for key, value in task.tags.items() if fits(key, value)}
     labels[MARK] = TASK
     if task.outputs and not downstream:
@@ -183,17 +183,17 @@ def fits(key: str, value: str) -> bool:
 
 
 def staged_name(place: int) -> str:
-    """Where the pilot puts an input before it is laid where the task wants it."""
+    """The name under which the pilot stages an input before it is moved to the path that the task requires."""
     return f"in/{place}"
 
 
 def is_staged(task_input: TaskInput) -> bool:
-    """Whether an input is brought as those of every job are."""
+    """Whether an input is staged like those of any job."""
     return bool(task_input.url) and not task_input.content and task_input.type is FileType.FILE
 
 
 def task_of(spec: Specification) -> TaskDocument | None:
-    """The task that a specification keeps; None for that of another job."""
+    """The task in a specification; None for other jobs."""
     kept = spec.extra.get(TES)
     return read_shown_task(kept["task"]) if isinstance(kept, dict) and "task" in kept else None
 
@@ -204,7 +204,7 @@ def warnings_of(spec: Specification) -> list[str]:
 
 
 def plan_of(task: TaskDocument, containers: str) -> Json:
-    """What the pilot needs to run a task."""
+    """The plan that the pilot needs to run a task."""
     return {
         "executors": asked_json(task)["executors"],
         "files": [
@@ -227,11 +227,11 @@ def plan_of(task: TaskDocument, containers: str) -> Json:
 
 
 def output_json(output: TaskOutput) -> dict[str, Any]:
-    """An output as whoever brings it away needs it."""
+    """An output in the form that the transfer needs."""
     return {"path": output.path, "url": output.url, "path_prefix": output.path_prefix, "type": output.type.value}
 
 
 def bucket_of(url: str) -> tuple[str, str] | None:
-    """The bucket and the key that an address of S3 names; None for any other."""
+    """The bucket and the key of an S3 address; None for any other."""
     parts = urlsplit(url) if url.startswith("s3://") else None
     return (parts.netloc, parts.path.lstrip("/")) if parts is not None and parts.netloc else None

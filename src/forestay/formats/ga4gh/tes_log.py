@@ -12,13 +12,13 @@ from forestay.formats.ga4gh.tes_task import ExecutorLog, OutputFile, TaskLog
 from forestay.formats.jobs.job_public import time_text
 
 _PILOT = re.compile(r"\[pilot: (.*?)\]\s*\Z", re.DOTALL)
-"""What a pilot itself had to say, at the end of what was printed."""
+"""The pilot's own message, at the end of the printed output."""
 
 
 def task_log(
     document: JobDocument, warnings: Sequence[str], notes: Mapping[str, Any], brought: Mapping[str, Any]
 ) -> TaskLog | None:
-    """The entry for a job; None before anything is to be told. ``told`` and ``brought`` are the records of the deciding end, and of the outputs'."""
+    """The log entry for a job; None before there is anything to report. ``told`` and ``brought`` are the records of the deciding end, and of the output job's."""
     last = document.winner or document.last
     if last is None and document.claim is None and not warnings:
         return None
@@ -53,7 +53,7 @@ def _times(document: JobDocument, last: AttemptResult | None) -> tuple[str, str]
 
 
 def _system(last: AttemptResult | None, notes: Mapping[str, Any], report: Mapping[str, Any]) -> list[str]:
-    """What Forestay itself has to say of an end."""
+    """Forestay's own messages about an end."""
     words = [str(line) for line in report.get("system", ())]
     if last is not None and last.outcome is AttemptOutcome.FAILURE:
         words.append(f"attempt {last.token.attempt} ended by {note_of(last).partition('; claim')[0]}")

@@ -23,7 +23,7 @@ from forestay.formats.ga4gh.tes_task import (
 from forestay.formats.text.document_fields import Fields
 
 MAX_CONTENT = 4 << 20
-"""Bytes of an input that is sent with the task; the specification asks for 128 KiB, one client sends whole scripts."""
+"""The most bytes of an input that is sent with the task; the specification requires 128 KiB, and one client sends whole scripts."""
 MAX_LIST = 10_000
 _MOST = 10**6
 """Cores, or GiB."""
@@ -32,9 +32,9 @@ Value = TypeVar("Value")
 
 
 def read_task(data: object) -> TaskDocument | tuple[FlowProblem, ...]:
-    """The task that a client asks for, or everything that is wrong with it.
+    """The task that a client requests, or all errors in it.
 
-    What only a server says (its id, its state, its logs) is passed over, and so are fields that TES does not have.
+    Fields that only a server sets (id, state, logs) and fields unknown to TES are ignored.
     """
     fields = _TaskFields()
     task = fields.task(data, ())
@@ -42,9 +42,9 @@ def read_task(data: object) -> TaskDocument | tuple[FlowProblem, ...]:
 
 
 def read_shown_task(data: object) -> TaskDocument:
-    """A task as a server shows it, in any view; `ValueError` for what is none.
+    """A task as a server shows it, in any view; `ValueError` for anything else.
 
-    What cannot be read is taken as not given: servers leave out what the specification wants, and send null for it.
+    Unreadable fields count as missing: servers leave out required fields, or send null for them.
     """
     if not isinstance(data, dict):
         raise ValueError("a task is a record")  # noqa: TRY004 - the sender's mistake, not the caller's
@@ -67,12 +67,12 @@ def read_shown_task(data: object) -> TaskDocument:
 
 
 def state_named(text: object) -> TaskState:
-    """A state; UNKNOWN for what is none."""
+    """A state; UNKNOWN for anything else."""
     return next((state for state in TaskState if state.value == text), TaskState.UNKNOWN)
 
 
 class _TaskFields(Fields):
-    """Fields of a task; null is the same as not given."""
+    """Fields of a task; null counts as missing."""
 
     def task(self, data: object, at: Place) -> TaskDocument:
         record = self._record(data, at, "a task", "executors")

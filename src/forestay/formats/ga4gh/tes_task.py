@@ -1,6 +1,6 @@
 """Tasks of GA4GH TES 1.1: their values, and the three views in which they are shown.
 
-A task is read by `tes_reading` and shown here. Texts that were not given are empty, numbers that were not given are None.
+A task is read by `tes_reading` and shown here. Missing texts are empty, missing numbers are None.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class TaskState(StrEnum):
     UNKNOWN = "UNKNOWN"
     QUEUED = "QUEUED"
     INITIALIZING = "INITIALIZING"
-    """Its inputs are being brought."""
+    """Its inputs are being staged."""
     RUNNING = "RUNNING"
     PAUSED = "PAUSED"
     COMPLETE = "COMPLETE"
-    """Its executors ended well, and its outputs are where they were asked for."""
+    """Its executors succeeded, and its outputs are at their requested addresses."""
     EXECUTOR_ERROR = "EXECUTOR_ERROR"
     SYSTEM_ERROR = "SYSTEM_ERROR"
     CANCELED = "CANCELED"
@@ -50,12 +50,12 @@ class TaskView(StrEnum):
     MINIMAL = "MINIMAL"
     """Its id and its state, nothing else."""
     BASIC = "BASIC"
-    """All but what may be long: the contents of inputs, what executors printed, what the system said."""
+    """All but potentially long fields: the contents of inputs, the output of executors, system logs."""
     FULL = "FULL"
 
 
 class FileType(StrEnum):
-    """What an input or output is."""
+    """The type of an input or output."""
 
     FILE = "FILE"
     DIRECTORY = "DIRECTORY"
@@ -66,10 +66,10 @@ class TaskInput:
     """A file or folder that exists before the first executor starts."""
 
     path: str
-    """Where executors find it, from the root of the container on."""
+    """The absolute path at which executors find it in the container."""
     url: str = ""
     content: str = ""
-    """The file itself; then the address does not count."""
+    """The file itself; the address is then ignored."""
     type: FileType = FileType.FILE
     name: str = ""
     description: str = ""
@@ -78,19 +78,19 @@ class TaskInput:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """One file, folder or pattern of files that is taken away after the last executor."""
+    """A file, folder or pattern of files that is transferred after the last executor."""
 
     path: str
     url: str
     path_prefix: str = ""
-    """What is taken off the path of each file that a pattern finds, before the rest is put behind the address."""
+    """The prefix that is removed from the path of each file that matches, before the rest is appended to the address."""
     type: FileType = FileType.FILE
     name: str = ""
     description: str = ""
 
     @property
     def wildcard(self) -> bool:
-        """Whether the path is a pattern of the shell."""
+        """Whether the path is a shell pattern."""
         return has_wildcard(self.path)
 
 
@@ -106,12 +106,12 @@ class TaskExecutor:
     stderr: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     ignore_error: bool = False
-    """Whether the next one starts though this one failed."""
+    """Whether the next executor starts even if this one failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResources:
-    """What a task needs; None where the server may choose."""
+    """The resources that a task needs; None where the server may choose."""
 
     cpu_cores: int | None = None
     preemptible: bool | None = None
@@ -124,24 +124,24 @@ class TaskResources:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorLog:
-    """What became of one executor."""
+    """The result of one executor."""
 
     exit_code: int
     start_time: str = ""
     end_time: str = ""
     stdout: str = ""
-    """The end of what it printed."""
+    """The end of its standard output."""
     stderr: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """One file that was taken away."""
+    """A file that was transferred."""
 
     url: str
     path: str
     size_bytes: int = 0
-    """Shown as a text: JSON readers lose digits of large numbers."""
+    """Shown as text: JSON readers lose digits of large numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +175,12 @@ class TaskDocument:
 
 
 def has_wildcard(path: str) -> bool:
-    """Whether a path has a character in it that stands for others (POSIX, section 2.13)."""
+    """Whether a path contains a wildcard (POSIX, section 2.13)."""
     return any(sign in path for sign in "*?[")
 
 
 def asked_json(task: TaskDocument) -> Json:
-    """What a client asked for, without what only a server says."""
+    """The client's request, without fields that only a server sets."""
     resources = _given(asdict(task.resources)) if task.resources is not None else {}
     return _given(
         {
@@ -213,7 +213,7 @@ def task_json(task: TaskDocument, view: TaskView = TaskView.FULL) -> Json:
 
 
 def _log_json(log: TaskLog, view: TaskView) -> Json:
-    """Its two lists are always there: the specification wants them."""
+    """A log as JSON. Its two lists are always present: the specification requires them."""
     hidden = () if view is TaskView.FULL else ("stdout", "stderr")
     shown: Json = {
         "logs": [_executor_json(executor_log, hidden) for executor_log in log.logs],
@@ -233,7 +233,7 @@ def _executor_json(log: ExecutorLog, hidden: Iterable[str]) -> Json:
 
 
 def _given(values: Mapping[str, Any]) -> Json:
-    """Without what was not given: None, and empty texts, lists and records."""
+    """A record without missing values: None, and empty texts, lists and records."""
     return {
         name: _plain(value)
         for name, value in values.items()
@@ -248,5 +248,5 @@ def _plain(value: Any) -> Any:
 
 
 def tags_match(tags: Mapping[str, str], wanted: Iterable[tuple[str, str]]) -> bool:
-    """Whether a task has all these tags; an empty value stands for any value of that key."""
+    """Whether a task has all these tags; an empty value matches any value of that key."""
     return all(key in tags and value in ("", tags[key]) for key, value in wanted)

@@ -19,7 +19,7 @@ MAX_TAGS = 100
 PARAMETERS = "workflow_params"
 TEXTS = ("workflow_type", "workflow_type_version", "workflow_url", "workflow_engine", "workflow_engine_version")
 OBJECTS = (PARAMETERS, "tags", "workflow_engine_parameters")
-"""Each is JSON written into a text."""
+"""Fields that contain JSON as text."""
 NEEDED = ("workflow_type", "workflow_type_version", "workflow_url")
 
 
@@ -27,15 +27,15 @@ class WesRunState(StrEnum):
     """The state of a run. Two states of the interface are never used: clients take them for final, or wait for ever."""
 
     UNKNOWN = "UNKNOWN"
-    """The engine has forgotten the run, and nobody had asked how it ended."""
+    """The engine no longer has the run, and its end was not recorded."""
     QUEUED = "QUEUED"
     INITIALIZING = "INITIALIZING"
     RUNNING = "RUNNING"
-    """Also while something is recovered, held, or undone after a failure: it has not ended."""
+    """Also during recovery, holds and compensation after a failure: it has not ended."""
     COMPLETE = "COMPLETE"
     EXECUTOR_ERROR = "EXECUTOR_ERROR"
     SYSTEM_ERROR = "SYSTEM_ERROR"
-    """The run itself was cut off: nothing that its jobs did."""
+    """The run itself was interrupted, not by its jobs."""
     CANCELED = "CANCELED"
     CANCELING = "CANCELING"
 
@@ -68,7 +68,7 @@ _OF_JOBS: Mapping[State, WesRunState] = {
 
 
 def state_of(run_state: str, *, cancelled: bool = False) -> WesRunState:
-    """The state of a run whose run stands like this, and whose end somebody asked for or not."""
+    """The state of a run in the interface's terms, given whether its cancellation was requested."""
     state = _OF_RUNS.get(run_state, WesRunState.UNKNOWN)
     if cancelled and state is WesRunState.EXECUTOR_ERROR:
         return WesRunState.CANCELED
@@ -78,7 +78,7 @@ def state_of(run_state: str, *, cancelled: bool = False) -> WesRunState:
 
 
 class RequestError(NamedTuple):
-    """One thing that is wrong with a request."""
+    """An error in a request."""
 
     at: str
     detail: str
@@ -86,7 +86,7 @@ class RequestError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a client asks for."""
+    """A client's request."""
 
     type: str
     type_version: str
@@ -98,7 +98,7 @@ class RunRequest:
     engine_parameters: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> Json:
-        """As a run's log repeats it."""
+        """The request in the form of a run's log."""
         out: Json = {
             "workflow_params": dict(self.params),
             "workflow_type": self.type,
@@ -115,7 +115,7 @@ class RunRequest:
 
 
 def request_from_json(known: Mapping[str, Any]) -> RunRequest:
-    """A request as it was written down."""
+    """Read the stored form of a request."""
     return RunRequest(
         known["workflow_type"],
         known["workflow_type_version"],
@@ -129,7 +129,7 @@ def request_from_json(known: Mapping[str, Any]) -> RunRequest:
 
 
 def read_request(fields: Mapping[str, str]) -> tuple[RunRequest | None, Sequence[RequestError]]:
-    """The request that a form is, or everything that is wrong with it."""
+    """Read a request from a form; returns it, or all errors."""
     wrong = [RequestError(name, "unknown field") for name in sorted(fields.keys() - {*TEXTS, *OBJECTS})[:20]]
     wrong += [RequestError(name, "it is required") for name in NEEDED if not fields.get(name)]
     wrong += [
@@ -169,7 +169,7 @@ def _object(name: str, text: str, *, texts: bool) -> tuple[Mapping[str, Any], li
 
 
 def with_places(value: object, places: Mapping[str, str]) -> object:
-    """Parameters in which the name of an attachment stands for the place where it was put."""
+    """The parameters with names of attachments replaced by the places where these were stored."""
     if isinstance(value, str):
         return places.get(value, value)
     if isinstance(value, Mapping):
@@ -222,7 +222,7 @@ def run_log_json(
 
 
 def task_json(document: JobDocument, command: Sequence[str], *, run_url: str, tes_url: str) -> Json:
-    """A job of a run. What it printed is one log, whichever stream it was printed to."""
+    """A job of a run. Its standard output and error are one log."""
     last = document.last
     out: Json = {
         "id": document.id,
@@ -270,7 +270,7 @@ def service_info_json(
     counts: Mapping[str, int],
     tags: Mapping[str, str],
 ) -> Json:
-    """What the service is and can do."""
+    """The service's description and capabilities."""
     return {
         "id": name,
         "name": "Forestay",

@@ -33,8 +33,8 @@ Json = dict[str, Any]
 
 _NO_RETRY = RetryPolicy()
 
-# Every claim and every end decodes and encodes a whole document, so both go by what is nearly always there, all at once,
-# and look at the rest only where there is any.
+# Every claim and every end decodes and encodes a whole document, so both handle the usual fields all at once,
+# and others only where there are any.
 _PLAIN = (
     "id", "tenant", "specification", "name", "owner", "created", "changed", "priority", "not_before", "generation",
     "attempt", "rev", "min_writer", "failures", "releases",
@@ -57,7 +57,7 @@ def job_to_json(document: JobDocument) -> Json:
 
 
 def own_fields(document: JobDocument) -> Json:
-    """The stored form without what is derived from it."""
+    """The stored form without derived fields."""
     own = document.__dict__
     out: Json = dict(zip(_PLAIN, _plain(own), strict=True))
     out["resources"] = resources_to_json(document.resources)
@@ -73,13 +73,13 @@ def own_fields(document: JobDocument) -> Json:
     if document.retry is not _NO_RETRY and document.retry != _NO_RETRY:
         out["retry"] = retry_to_json(document.retry)
     if document.winner is not None:
-        # The winner nearly always is the last end: one word instead of the same thing twice.
+        # The winner nearly always is the last end: a short mark instead of the same content twice.
         out["winner"] = "last" if document.winner == document.last else ending_to_json(document.winner)
     return {**document.extra, **out} if document.extra else out
 
 
 def job_from_json(data: Mapping[str, Any]) -> JobDocument:
-    """Read the stored form back."""
+    """Read the stored form."""
     fields = _DEFAULTS.copy()
     fields.update(zip(_PLAIN, _plain(data), strict=True))
     fields["resources"] = resources_from_json(data["resources"])
@@ -106,7 +106,7 @@ def _read_others(fields: Json, data: Mapping[str, Any], others: Set[str]) -> Non
 
 
 def _transition(line: Sequence[Any]) -> Transition:
-    return Transition._make(line[:7])  # a newer writer may say more
+    return Transition._make(line[:7])  # a newer writer may add fields
 
 
 def _as_it_is(value: Any) -> Any:
@@ -140,7 +140,7 @@ def resources_from_json(data: Mapping[str, Any]) -> Resources:
     return _resources(data["cpus"], data["memory"], data["disk"], data["gpus"], data.get("wall"))
 
 
-# Thousands of jobs need the same.
+# Thousands of jobs have the same needs.
 _resources = lru_cache(maxsize=4096)(Resources)
 
 
@@ -229,7 +229,7 @@ _OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("flow_ref", flow_ref_to_json),
 )
 _FILLED = ("parameters", "team", "labels", "holders", "overlap_possible", "confirmations", "stages")
-"""Fields that are left out when there is nothing in them."""
+"""Fields that are left out if empty."""
 _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         (

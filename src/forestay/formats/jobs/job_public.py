@@ -16,7 +16,7 @@ from forestay.formats.jobs.job_json import Json, ending_to_json, input_to_json, 
 
 
 def time_text(millis: int | None) -> str | None:
-    """A time as people and programs read it."""
+    """A time in RFC 3339."""
     if millis is None:
         return None
     return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

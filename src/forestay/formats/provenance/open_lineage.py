@@ -1,6 +1,6 @@
 """OpenLineage events: the start and end of a job or a run, with the files that it read and wrote.
 
-One run is one job, however many attempts it has. Everything is made of what is stored, so whoever makes an event again makes the same.
+One lineage run is one job, however many attempts it has. Events are derived from stored documents only, so an event made again is the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 def job_events(document: JobDocument, spec: Specification | None, *, namespace: str, flow: str = "") -> list[Json]:
-    """What there is to tell of a job so far: that it began, and how it ended. `flow`: the name of its run's flow."""
+    """The events of a job so far: its start and its end. `flow`: the name of its run's flow."""
     final = document.final
     claims = [line.at for line in document.history if line.event == Event.CLAIM]
     if not claims and document.attempt == 0 and not final:
@@ -88,7 +88,7 @@ def run_events(run: LineageRun, *, namespace: str) -> list[Json]:
 
 
 def run_id(name: str) -> str:
-    """OpenLineage wants a UUID; ours are, unless somebody else made them."""
+    """The run's id as a UUID, which OpenLineage requires; our own ids are UUIDs, ids given by others may not be."""
     try:
         return str(UUID(name))
     except ValueError:
@@ -165,7 +165,7 @@ def _version(digest: str) -> Json:
 
 
 def _named(source: str, place: str) -> tuple[str, str]:
-    """Namespace and name of a file, by OpenLineage's rules; what is behind a question mark may be a secret, and is left out."""
+    """Namespace and name of a file, by OpenLineage's rules; the query of an address may contain a secret, and is left out."""
     if source.startswith("/"):
         return "file", source
     parts = urlsplit(source)

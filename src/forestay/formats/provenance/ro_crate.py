@@ -1,7 +1,7 @@
 """A run as an RO-Crate: what was run, on which inputs, by whom, every attempt, the failures and the rules that answered them.
 
-The crate follows the profiles of Workflow Run RO-Crate (process, workflow and provenance run crate). What they have no word for is said in schema.org's words: an attempt that
-failed is an action with its error, and an incident an `AssessAction` on it, whose instrument is the rule.
+The crate follows the profiles of Workflow Run RO-Crate (process, workflow and provenance run crate). Where they lack a term, schema.org's terms are used: a failed attempt
+is an action with its error, and an incident an `AssessAction` on it, whose instrument is the rule.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def crate(
 
 
 def _plain(entity: Json) -> Json:
-    """As RO-Crate likes it: no list of one, none of nothing, and times with their offset."""
+    """A value in RO-Crate's conventions: no lists of one element, no empty lists, and times with their offset."""
     values: Json = {}
     for name, value in entity.items():
         if isinstance(value, list):
@@ -268,7 +268,7 @@ def _job_actions(
 
 
 def _controls(run: Mapping[str, Any], actions: Sequence[Json]) -> Iterator[Json]:
-    """One a task: what the engine asked for, and the runs that came of it."""
+    """One control action for each task: the engine's request, and the resulting runs."""
     runs: dict[str, list[str]] = {}
     for action in actions:
         runs.setdefault(action.pop("task"), []).append(action["@id"])

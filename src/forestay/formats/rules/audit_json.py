@@ -33,15 +33,15 @@ class CheckedChain(NamedTuple):
     """The result of checking a chain."""
 
     number: int
-    """The last sound entry."""
+    """The last valid entry."""
     hash: str
     broken: int | None = None
-    """The first entry that is not as it was written."""
+    """The first entry that was changed after it was written."""
     words: str = ""
 
 
 def check_public(shown: Iterable[Mapping[str, Any]], number: int = 0, hash_: str = START) -> CheckedChain:
-    """Check entries as they are shown, following on an entry of that number and hash, by computing every hash anew."""
+    """Check displayed entries that follow an entry with the given number and hash, by computing every hash again."""
     head = AuditHead(0, number, hash_)
     for other_entry in shown:
         try:
@@ -49,7 +49,7 @@ def check_public(shown: Iterable[Mapping[str, Any]], number: int = 0, hash_: str
         except (KeyError, TypeError, ValueError):
             return CheckedChain(head.number, head.hash, head.number + 1, f"entry {head.number + 1} cannot be read")
         if entry_public(entry) != other_entry:
-            # A time has several spellings; the hash covers what they mean, so that ours alone is taken.
+            # A time can be written in several ways; the hash covers its value, so only our own notation is accepted.
             words = f"entry {head.number + 1} is not written as it was"
             return CheckedChain(head.number, head.hash, head.number + 1, words)
         value = check([entry], head)

@@ -1,6 +1,6 @@
 """Evidence records, one a line, and their classification, one a line: the format of `forestay classify`.
 
-A line that is no record is answered too, with an error: one bad line among thousands must not cost the others.
+An invalid line is answered too, with an error: one bad line among thousands must not affect the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST_RECORD = 16 * 1024 * 1024
 
 
 def answers(source: BinaryIO, classifier: Classifier) -> Iterator[dict[str, Any]]:
-    """One answer a line, in the same order."""
+    """One answer per line, in the same order."""
     while line := source.readline(LONGEST_RECORD + 1):
         if len(line) > LONGEST_RECORD:
             while not line.endswith(b"\n") and (line := source.readline(LONGEST_RECORD)):
@@ -29,7 +29,7 @@ def answers(source: BinaryIO, classifier: Classifier) -> Iterator[dict[str, Any]
 
 
 def answer(line: bytes, classifier: Classifier) -> dict[str, Any]:
-    """What one line points to, or what is wrong with it."""
+    """The classification of one line, or its error."""
     try:
         plain = json.loads(line.decode("utf-8", "replace").removeprefix("\ufeff"))
     except RecursionError:
@@ -43,5 +43,5 @@ def answer(line: bytes, classifier: Classifier) -> dict[str, Any]:
 
 
 def verdict_text(reply: dict[str, Any]) -> str:
-    """What an answer says of another try: `same, once, after 10 min`."""
+    """An answer's advice on another try: `same, once, after 10 min`."""
     return verdict_of(reply)

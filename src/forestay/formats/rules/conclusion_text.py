@@ -14,7 +14,7 @@ _ACTIONS = frozenset(action.value for action in ActionKind)
 
 
 def read_conclusion(text: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """The conclusion, and what is wrong with it.
+    """The conclusion, and the errors in it.
 
     ``avoid-host, resubmit`` are two steps; ``{action: resubmit, wait: 30 s}`` is one, and a list in brackets several; any other word is the name of a playbook.
     """

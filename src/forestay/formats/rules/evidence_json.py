@@ -1,7 +1,7 @@
 """Evidence as JSON: parsed tolerantly, since batch systems and scripts write it in different ways.
 
 A number may be a text, Slurm's ``137:9`` is an exit code and a signal, a signal may be ``SIGKILL``, ``KILL`` or 9, a log a text or a list, a state may have a
-suffix. What cannot be understood is left out, never a reason to refuse a record; what is not known is kept.
+suffix. Unreadable values are left out and never a reason to refuse a record; unknown fields are kept.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ _BY = re.compile(r"\s+by\b.*$", re.I | re.S)
 MOST_MORE = 200
 DEEPEST = 8
 LAST_SIGNAL = 127
-"""Systems have fewer, but Slurm tells 0:125 where memory ran out."""
+"""Systems have fewer signals, but Slurm reports 0:125 when memory ran out."""
 
 
 def read_evidence(plain: Mapping[str, Any]) -> Evidence:
-    """One record, whatever its fields look like."""
+    """Read one record, in whatever form its fields are."""
     values = {_key(name): value for name, value in plain.items()}
     known = {field: _first(values, names) for field, names in _ALIASES.items()}
     exit_code, signal = _exit(known["exit_code"])
@@ -90,7 +90,7 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
         more["cancelled_by"] = by
     scheduler = _scheduler(known["scheduler"], state, reason, values)
     if scheduler is not Scheduler.PBS and exit_code is not None and -64 <= exit_code < 0:
-        # Python tells a death by a signal so.
+        # Python's form of a death by a signal.
         signal, exit_code = signal or -exit_code, None
     return Evidence(
         exit_code=exit_code,
@@ -115,7 +115,7 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
 
 
 def finding_to_json(finding: CauseFinding) -> dict[str, Any]:
-    """An answer, with what else was weighed in short."""
+    """A finding, with the other readings in short."""
     return {
         "cause": str(finding.cause),
         "confidence": finding.confidence,
@@ -138,7 +138,7 @@ def finding_to_json(finding: CauseFinding) -> dict[str, Any]:
 
 
 def evidence_to_json(evidence: Evidence) -> dict[str, Any]:
-    """A record to be kept: without secrets, and without what is not known."""
+    """The stored form of a record: without secrets and unknown values."""
     plain: dict[str, Any] = {
         "exit_code": evidence.exit_code,
         "signal": evidence.signal,
@@ -183,7 +183,7 @@ def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, Mapping):
-        # Kubernetes tells a reason and a message.
+        # Kubernetes reports a reason and a message.
         return _text(
             " ".join(str(value[name]) for name in ("reason", "code", "message", "error", "status") if value.get(name))
             or json.dumps(_shallow(value))
@@ -251,7 +251,7 @@ def _signal(value: object) -> int | None:
 
 
 def _wait_status(code: int, signal: int | None) -> tuple[int, int | None]:
-    """Codes past a byte: PBS adds 256 to a signal, others tell the raw status of wait()."""
+    """Codes above a byte: PBS adds 256 to a signal, others report the raw status of wait()."""
     if 256 < code <= 256 + 64:
         return code - 128, signal or code - 256
     if code > 255 and code % 256 == 0 and code <= 255 * 256:
@@ -361,7 +361,7 @@ def _stage(value: object) -> AttemptStage | None:
 
 
 def _shallow(value: Any, depth: int = 0) -> Any:
-    """A value as deep and as long as is worth keeping."""
+    """A value limited in depth and length for storage."""
     if isinstance(value, str):
         return value[:LONGEST_WORD]
     if isinstance(value, Mapping):

@@ -39,7 +39,7 @@ def to_document(value: Incident | IncidentStatus | Decision | StepRecord) -> dic
 
 
 def from_document(kind: type[Document], data: Mapping[str, Any]) -> Document:
-    """Read a document back; fields that a newer writer put there are left out."""
+    """Read a document; fields of a newer writer are left out."""
     values: dict[str, Any] = {name: data[name] for name in _FIELDS[kind] if name in data}
     for name, enum in _ENUMS_OF[kind]:
         if name in values:

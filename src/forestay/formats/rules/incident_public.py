@@ -46,7 +46,7 @@ def incident_public(
     steps: Sequence[StepRecord],
     record: RetryRecord | None = None,
 ) -> dict[str, Any]:
-    """An incident with everything it was decided by, what was decided, and what was done."""
+    """An incident with all that its decision was based on, the decisions, and the actions."""
     finding = incident.context.get("finding")
     return {
         **status_public(status),

@@ -17,7 +17,7 @@ from forestay.formats.jobs.job_public import time_text
 
 MAX_SUBJECT = 150
 SHOWN = 25
-"""Topics that are told in full."""
+"""The most topics that are shown in full."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -73,7 +73,7 @@ def _topic_of(data: Sequence[str]) -> Topic:
 
 
 def notification_subject(notification: Notification) -> str:
-    """One line, of text alone."""
+    """The subject: one line of plain text."""
     first = f"[forestay] {_headline(notification.topics[0])}"
     more = len(notification.topics) - 1
     end = f"; and {more} more" if more else ""
@@ -95,7 +95,7 @@ def notification_text(notification: Notification, url: str) -> str:
 
 
 def notification_public(notification: Notification, delivery: str, url: str) -> dict[str, object]:
-    """The notification for programs; `text` is what chats with incoming webhooks show."""
+    """The notification for programs; `text` is shown by chats with incoming webhooks."""
     return {
         "delivery": delivery,
         "subject": notification_subject(notification),
@@ -125,5 +125,5 @@ def _headline(events: PendingEvents) -> str:
 
 
 def _line(text: str) -> str:
-    """On one line and without anything that a mail or a terminal could take for more than text."""
+    """A text on one line, without anything that a mail program or a terminal could interpret."""
     return _CONTROL.sub(" ", text)

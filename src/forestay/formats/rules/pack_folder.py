@@ -1,6 +1,6 @@
 """Packs in folders: those shipped with Forestay, and those of a site.
 
-A folder of packs holds one folder a pack, and that one file an area: ``packs/base/memory.yaml``. In a checkout the shipped packs stand at its root; in an
+A folder of packs contains one folder per pack, and that one file per area: ``packs/base/memory.yaml``. In a checkout the shipped packs are at its root; in an
 installed Forestay they are inside the package.
 """
 
@@ -21,7 +21,7 @@ from forestay.formats.text.shipped_folder import shipped_folder
 from forestay.formats.text.yaml_text import MAX_BYTES
 
 FOLDERS = "FORESTAY_PACKS"
-"""The environment variable that names more folders, with colons between."""
+"""The environment variable for further folders, separated by colons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Packs:
 
     files: tuple[PackFile, ...]
     problems: tuple[tuple[str, TextProblem], ...]
-    """The file, and what is wrong in it."""
+    """The files with errors, each with the error."""
 
     @property
     def patterns(self) -> tuple[PackPattern, ...]:
@@ -49,7 +49,7 @@ class Packs:
         return Classifier((pack_pattern.pattern for pack_pattern in self.patterns), shipped_wording())
 
     def failures(self, of: Sequence[PackPattern] | None = None) -> list[str]:
-        """What the fixtures show to be wrong."""
+        """The fixtures that fail."""
         classifier = self.classifier()
         return [
             text for pattern in (self.patterns if of is None else of) for text in failed_fixtures(pattern, classifier)
@@ -62,12 +62,12 @@ def shipped() -> Traversable:
 
 
 def folders(environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """The folders that a site adds."""
+    """The folders of a site's own packs."""
     return [Path(part).expanduser() for part in environment.get(FOLDERS, "").split(":") if part]
 
 
 def read_packs(more: Iterable[Path] = (), *, with_shipped: bool = True) -> Packs:
-    """Read every file; a pattern that stands twice is an error of the second."""
+    """Read all files; a duplicate pattern is an error of the second one."""
     roots: list[Traversable] = [shipped()] if with_shipped else []
     found_files: list[PackFile] = []
     problems: list[tuple[str, TextProblem]] = []

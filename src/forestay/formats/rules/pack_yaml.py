@@ -36,7 +36,7 @@ _SEARCHES = ("scheduler_reason", "transfer", "lines", "not_lines", "also", "unle
 WHEN_FIELDS = (
     "exit_code", "signal", "scheduler", "scheduler_state", "scheduler_word", "hold_code", "hold_subcode", "stage", *_SEARCHES, *MEASURES,
 )  # fmt: skip
-# libyaml's parser is some twenty times as fast, and packs are read at every start of a command.
+# libyaml's parser is about twenty times as fast, and packs are read at every start of a command.
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BOUND = re.compile(r"(>=|<=|==|>|<) ?([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(%|B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB|s|min|h|d)?")
 _UNITS = {
@@ -47,7 +47,7 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Fixtures:
-    """The evidence that a pattern is tested by."""
+    """The evidence that a pattern is tested with."""
 
     matches: tuple[Mapping[str, Any], ...]
     passes: tuple[Mapping[str, Any], ...]
@@ -61,12 +61,12 @@ class PackPattern:
     fixtures: Fixtures
     line: int
     written: Mapping[str, Any]
-    """As it is written."""
+    """The pattern as written."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackText:
-    """What became of a pack's text: what is good in it, and what is not."""
+    """The result of reading a pack's text: its valid patterns, and the errors."""
 
     name: str
     version: int
@@ -88,12 +88,12 @@ def read_pack_text(text: str) -> PackText:
 
 
 def pattern_to_json(pack_pattern: PackPattern) -> dict[str, Any]:
-    """A pattern as it is written, with the pack that it is from."""
+    """A pattern as written, with its pack."""
     return {"pack": pack_pattern.pattern.pack, **pack_pattern.written}
 
 
 def failed_fixtures(pack_pattern: PackPattern, classifier: Classifier) -> list[str]:
-    """What the fixtures of a pattern show to be wrong with it, in words."""
+    """The failed fixtures of a pattern, in words."""
     lines = []
     pattern = pack_pattern.pattern
     for number, plain in enumerate(pack_pattern.fixtures.matches, 1):

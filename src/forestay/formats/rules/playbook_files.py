@@ -15,18 +15,18 @@ TYPES: Sequence[str] = tuple(exception_type.value for exception_type in Exceptio
 
 
 def read_playbook_of_type(text: str, type_: str | None) -> PlaybookText:
-    """Read and check a playbook, also for a type of exception by its name, which is one of `TYPES`."""
+    """Read and check a playbook, optionally for an exception type by its name, which is one of `TYPES`."""
     return read_playbook_text(text, ExceptionType(type_) if type_ else None)
 
 
 def worklet_files(playbook: Playbook) -> Sequence[str]:
-    """The files that a playbook names in the place of versions, each once."""
+    """The files that a playbook names instead of versions, each once."""
     named = (worklet.flow for step in playbook.steps for worklet in worklets_of(step.do))
     return list(dict.fromkeys(flow for flow in named if flow.endswith(ENDINGS)))
 
 
 def with_versions(playbook: Playbook, versions: Mapping[str, str]) -> Playbook:
-    """The playbook with the versions of its worklets in the place of their files."""
+    """The playbook with the files of its worklets replaced by their versions."""
 
     def known(worklet: Worklet) -> Worklet:
         return replace(worklet, flow=versions.get(worklet.flow, worklet.flow))

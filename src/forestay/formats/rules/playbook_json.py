@@ -42,7 +42,7 @@ _DURATIONS = frozenset({"seconds", "timeout", "wait"})
 
 @dataclass(frozen=True, slots=True)
 class PlaybookText:
-    """What became of a playbook's text: a playbook, or problems."""
+    """The result of reading a playbook's text: a playbook, or problems."""
 
     playbook: Playbook | None
     problems: tuple[TextProblem, ...] = ()
@@ -61,7 +61,7 @@ def read_playbook_text(
 
 
 def write_playbook_text(playbook: Playbook) -> str:
-    """A playbook as YAML; what is at its default is left out."""
+    """A playbook as YAML; defaults are left out."""
     data = {"forestay": LANGUAGE, **playbook_as_plain(playbook)}
     text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
     return text
@@ -70,7 +70,7 @@ def write_playbook_text(playbook: Playbook) -> str:
 def read_playbook(
     data: object, kind: ExceptionType | None = None, *, worklets: Container[str] | None = None
 ) -> tuple[Playbook | None, list[FlowProblem]]:
-    """Read a document and check what it says: a playbook that can be run, or everything that is wrong."""
+    """Read a document and check its contents: a playbook that can be run, or all errors."""
     if depth_of(data) > MAX_DEPTH:
         return None, [FlowProblem((), f"it is nested more than {MAX_DEPTH} deep")]
     read = Fields()
@@ -91,7 +91,7 @@ def read_playbook(
     findings = read.findings
     wrong = {finding.path for finding in findings}
     for problem in check_playbook(playbook, kind, worklets=worklets):
-        # What could not be read is not complained about a second time.
+        # An error in reading is not reported a second time.
         if not any(problem.path[: len(path)] == path or path[: len(problem.path)] == problem.path for path in wrong):
             findings.append(problem)
     return (None if findings else playbook), findings
@@ -131,7 +131,7 @@ def _step(read: Fields, data: object, at: Place) -> PlaybookStep:
 
 
 _EMPTY: Mapping[str, Any] = {"worklets": (), "worklet": Worklet("-"), "size": 1, "text": "-"}
-"""Stands for what is missing, which is said already."""
+"""Substitutes for missing values, which were already reported."""
 
 
 def _value(read: Fields, action: ActionKind, name: str, data: object, at: Place) -> Any:

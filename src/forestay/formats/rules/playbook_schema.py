@@ -1,6 +1,6 @@
 """The JSON Schema of playbooks, for editors.
 
-It says as much as reading a document does, no more: what a playbook means is checked by `check_playbook`. ``scripts/playbook_schema.py`` writes it to
+It covers as much as reading a document does, no more: the semantics of a playbook are checked by `check_playbook`. ``scripts/playbook_schema.py`` writes it to
 ``docs/reference/playbook.schema.json``.
 """
 

@@ -42,7 +42,7 @@ def replay_shown(report: Replay) -> Plain:
 
 
 def replay_summary(report: Replay) -> Plain:
-    """The totals alone, as they are kept with a promotion."""
+    """The totals alone, as stored with a promotion."""
     return {
         "incidents": report.incidents,
         "same": report.same,
@@ -61,7 +61,7 @@ def replay_summary(report: Replay) -> Plain:
 
 
 def tally_shown(tally: RuleTally) -> Plain:
-    """What one rule would have answered."""
+    """The answers that one rule would have given."""
     return {
         "answered": tally.answered,
         "differs": tally.differs,
@@ -135,7 +135,7 @@ def proposal_shown(proposal: Proposal, report: Replay) -> Plain:
 
 
 def wrong_in_words(wrong: Mapping[DecisionError, int]) -> list[str]:
-    """A line for each way to be wrong."""
+    """One line for each kind of wrong verdict."""
     return [f"{many} × {WORDS[kind]}" for kind, many in sorted(wrong.items()) if many]
 
 
@@ -144,6 +144,6 @@ def hours(core_seconds: float) -> float:
 
 
 def counted(counts: Mapping[Any, int] | Counter[Any]) -> dict[str, int]:
-    """Counts by name, the most first."""
+    """Counts by name, the largest first."""
     named = {(key.value if isinstance(key, StrEnum) else str(key)): many for key, many in counts.items() if many}
     return dict(sorted(named.items(), key=lambda pair: (-pair[1], pair[0])))

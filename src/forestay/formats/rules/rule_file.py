@@ -30,18 +30,18 @@ MAX_CONDITION = 4096
 MAX_DESCRIPTION = 2000
 
 CheckCondition = Callable[[str, Context], Sequence[str]]
-"""Everything that is wrong with a condition that should be true for a context."""
+"""Returns all errors of a condition that should be true for a context."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """What became of a file: its rules, or problems."""
+    """The result of reading a file: its rules, or problems."""
 
     rule_set: str
     rules: tuple[Mapping[str, Any], ...]
-    """As the interface takes them."""
+    """In the form that the interface accepts."""
     states: Mapping[str, str]
-    """The states that the file asks for, by the names of the rules; a rule that is not named keeps the one it has."""
+    """The states that the file requests, by rule name; a rule without an entry keeps its state."""
     problems: tuple[TextProblem, ...] = ()
 
 

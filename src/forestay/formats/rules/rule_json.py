@@ -14,7 +14,7 @@ Plain = dict[str, Any]
 
 
 def rule_as_plain(rule: Rule) -> Plain:
-    """A rule with its links; what is empty is left out."""
+    """A rule with its links; empty fields are left out."""
     plain: Plain = {"id": rule.id, "condition": rule.condition, "conclusion": conclusion_as_plain(rule.conclusion)}
     plain |= {"state": rule.state.value, "reference_incident": rule.reference_incident, "author": rule.author}
     plain |= {"description": rule.description, "created": rule.created}
@@ -96,11 +96,11 @@ def version_from_plain(plain: Mapping[str, Any]) -> RuleSetVersion:
     )
 
 
-# What is shown
+# Display forms
 
 
 def rule_shown(rule_set: RuleSet, key: TreeKey, rule: Rule) -> Plain:
-    """A rule for a reader: where it stands, what it says there in words."""
+    """A rule for display: its position, and its meaning there in words."""
     tree = rule_set.tree(key)
     return {
         "type": key.type.value,
@@ -112,7 +112,7 @@ def rule_shown(rule_set: RuleSet, key: TreeKey, rule: Rule) -> Plain:
 
 
 def set_shown(rule_set: RuleSet) -> Plain:
-    """A whole rule set for a reader, tree by tree, each also in words."""
+    """A whole rule set for display, tree by tree, each also in words."""
     return {
         **set_as_plain(rule_set.id),
         "version": rule_set.version,
@@ -131,7 +131,7 @@ def _tree_shown(key: TreeKey, tree: RuleTree) -> Plain:
 
 
 def change_shown(change: RuleChange) -> Plain | None:
-    """One change for a reader; None for a rule whose links alone have changed, which is only where others were hung."""
+    """One change for display; None for a rule of which only the links changed, because other rules were added to it."""
     before, after = change.before, change.after
     if change.rule == ROOT:
         return None
@@ -154,7 +154,7 @@ def change_shown(change: RuleChange) -> Plain | None:
 
 
 def ruling_shown(ruling: Ruling) -> Plain:
-    """What the rules came to, with every walk."""
+    """The result of the rules, with every walk."""
     return {
         "verdict": ruling.verdict.value,
         "rule": ruling.rule,

@@ -11,11 +11,11 @@ from forestay.formats.text.shipped_folder import shipped_folder
 
 FOLDER, FILE = "wording", "model.bin"
 VERSION = 1
-"""Of the file and of the features: a change of either gets the next number."""
+"""The version of the file and of the features: a change of either gets the next number."""
 
 
 def write_model(model: WordingModel) -> bytes:
-    """The file; of equal models, the same bytes."""
+    """The file's contents; equal models give the same bytes."""
     head = {
         "version": VERSION,
         "buckets": BUCKETS,
@@ -29,7 +29,7 @@ def write_model(model: WordingModel) -> bytes:
 
 
 def read_model(content: bytes) -> WordingModel:
-    """The model of such a file; raises ValueError if it is none, or of another version."""
+    """The model in such a file; raises ValueError for anything else, or another version."""
     line, _, weights = content.partition(b"\n")
     head = json.loads(line)
     if (head.get("version"), head.get("buckets")) != (VERSION, BUCKETS):

@@ -30,7 +30,7 @@ def depth_of(data: object) -> int:
 
 
 class Fields:
-    """Reads values and remembers what was wrong with them."""
+    """Reads values and collects their errors."""
 
     def __init__(self) -> None:
         self.findings: list[FlowProblem] = []
@@ -75,7 +75,7 @@ class Fields:
         return [self.text(record, (*at, place)) for place, record in enumerate(data)]
 
     def words(self, data: object, at: Place) -> list[str]:
-        """Words of a command: numbers and truth values may be written without quotes."""
+        """Words of a command: numbers and booleans may be written without quotes."""
         if not isinstance(data, list) or not data:
             self.wrong(at, f"expected a list of words, not {_shown(data)}")
             return []

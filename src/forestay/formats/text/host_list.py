@@ -9,7 +9,7 @@ _LIST = re.compile(r"([^,\[]+)(?:\[([^\]]*)\])?([^,\[]*)(?:,|$)")
 
 
 def nodes_of(text: str, most: int = 1000) -> tuple[str, ...]:
-    """The nodes of a list such as ``n[1-3,7],login1``; nothing for what Slurm writes when there are none."""
+    """The nodes of a list such as ``n[1-3,7],login1``; empty for Slurm's notations of an empty list."""
     if not text or text.startswith(("None", "(null)", "N/A")):
         return ()
     nodes: list[str] = []

@@ -9,7 +9,7 @@ Found = TypeVar("Found")
 Read = TypeVar("Read")
 
 SPOILT = (ValueError, KeyError, TypeError, AttributeError)
-"""What reading a document that is not one raises."""
+"""The errors that reading an invalid document raises."""
 REMEMBERED = 1_000
 
 
@@ -17,20 +17,20 @@ class Readable:
     """Reads all readable documents, and reports each unreadable one once."""
 
     def __init__(self, tell: Callable[[str, str], None]) -> None:
-        """`tell` is given the name of a document and why it cannot be read."""
+        """`tell` is called with the name of a document and the reason why it cannot be read."""
         self.spoilt = 0
         """How many unreadable documents were reported, for metrics."""
         self._tell = tell
         self._told: set[str] = set()
 
     def each(self, documents: Iterable[tuple[str, Found]], read: Callable[[Found], Read]) -> list[Read]:
-        """What was read, in order, without the spoilt ones."""
+        """The documents that were read, in order, without the unreadable ones."""
         return self.split(documents, read)[0]
 
     def split(
         self, documents: Iterable[tuple[str, Found]], read: Callable[[Found], Read]
     ) -> tuple[list[Read], list[str]]:
-        """What was read, in order, and the names of the spoilt ones."""
+        """The documents that were read, in order, and the names of the unreadable ones."""
         good: list[Read] = []
         bad: list[str] = []
         for name, document in documents:

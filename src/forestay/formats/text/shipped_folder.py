@@ -7,7 +7,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _PACKAGE = files("forestay")
-"""Looked up on import, because the lookup itself imports modules, which the first failure must not wait for."""
+"""Looked up on import, because the lookup itself imports modules, which must not delay the first failure."""
 
 
 def shipped_folder(name: str) -> Traversable:

@@ -1,7 +1,7 @@
 """YAML as data with positions: one document, bounded, restricted to JSON types.
 
-Scalars are read as YAML 1.2 reads them: ``no`` and ``on`` are words, ``1:30`` is a text. A key stands once. Tags are refused. An alias counts as
-much as what it stands for, so that a small text cannot become a large value.
+Scalars are read as in YAML 1.2: ``no`` and ``on`` are strings, and so is ``1:30``. Duplicate keys and tags are refused. An alias counts as
+much as the value it refers to, so that a small text cannot become a large value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class YamlDocument:
     findings: list[FlowProblem] = field(default_factory=list)
 
     def position(self, path: Place) -> Position:
-        """Where a path is; of what is not there, where it should be."""
+        """The position of a path; for a missing one, where it should be."""
         while path and path not in self.positions:
             path = path[:-1]
         return self.positions.get(path, Position(1, 1))
@@ -66,7 +66,7 @@ class _YamlNode:
 
 
 def read_yaml(text: str, *, loader: Any = yaml.SafeLoader) -> YamlDocument:
-    """Read a text; what is wrong with it is in the findings, and then there is no value."""
+    """Read a text; errors are in the findings, and then there is no value."""
     document = YamlDocument()
     try:
         node = _compose(text, loader)
