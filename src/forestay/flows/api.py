@@ -30,25 +30,25 @@ from forestay.flows.flow_context import FlowContext, PendingWork, flow_context
 
 T = TypeVar("T")
 Command = str | Sequence[str]
-"""A text is a line for the shell; a list is a command with its arguments."""
+"""A string is a shell command line; a list is a command with its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Elements that are listed when the scatter begins, and not carried in the run."""
+    """Elements that are listed when the scatter begins, and not stored in the run."""
 
     source: FilesOf | LinesOf
 
 
 MAX_ELEMENTS_BYTES = 65_536
-"""Bytes of JSON that the values of a scatter may have; a range has none."""
+"""The most bytes of JSON in the values of a scatter; a range has none."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _PLACE = re.compile(r"\$\{\s*([^}]*?)\s*\}")
 _OUTPUT = re.compile(r"tasks\.([A-Za-z_][A-Za-z0-9_-]*)\.outputs\.[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def job(name: str, command: Command, **fields: Any) -> PendingWork:
-    """Begin a job; ``await`` what this returns for its end. `JobFailed` is raised there if it ends badly.
+    """Begin a job; ``await`` the returned value for its end. `JobFailed` is raised there if the job fails.
 
     The fields are those of a task in YAML: ``inputs``, ``outputs``, ``result``, ``environment``, ``max_attempts``, ``retry_wait``, ``when_exhausted``, ``container``, ``effects``,
     ``expected_runtime``, ``priority``, ``labels``, ``wait``, ``deadline``, ``when_failed`` (``hold``: it waits for a person instead of failing) ``compensate`` and ``action``; and
@@ -58,21 +58,21 @@ def job(name: str, command: Command, **fields: Any) -> PendingWork:
 
 
 def files(pattern: str) -> Listing:
-    """For `scatter`: the files that match a pattern when it begins, in the order of their names."""
+    """For `scatter`: the files that match a pattern when the scatter begins, in the order of their names."""
     return Listing(FilesOf(_literal(pattern)))
 
 
 def lines(path: str) -> Listing:
-    """For `scatter`: the lines of a file; for lists too long to be carried in a run."""
+    """For `scatter`: the lines of a file; for lists too long to be stored in a run."""
     return Listing(LinesOf(_literal(path)))
 
 
 def scatter(
     name: str, command: Command, over: Mapping[str, Iterable[object] | Listing], *, tolerate: int = 0, **fields: Any
 ) -> PendingWork:
-    """Begin a job for every element, or for every combination of several; ``${variable}`` in its texts stands for the element.
+    """Begin a job for every element, or for every combination of several; ``${variable}`` in its texts is replaced by the element.
 
-    Await it for all; `JobFailed` is raised there if more than ``tolerate`` end badly.
+    Await it for all; `JobFailed` is raised there if more than ``tolerate`` fail.
     """
     if not over:
         raise ValueError(f"scatter {name}: give the values, for example {{'seed': range(10)}}")
@@ -89,7 +89,7 @@ def ask(
     default: Mapping[str, Any] | None = None,
     deadline: str | int | None = None,
 ) -> PendingWork:
-    """Ask a person; ``await`` what this returns, and its ``result`` is the answer by the names of the form's fields.
+    """Ask a person; ``await`` the returned value, whose ``result`` is the answer by the names of the form's fields.
 
     The fields are those of a question in YAML. At the deadline ``default`` is the answer; without one `JobFailed` is raised.
     """
@@ -118,9 +118,9 @@ def wait_for(
     default: Mapping[str, Any] | None = None,
     deadline: str | int | None = None,
 ) -> PendingWork:
-    """Wait for an event from outside; ``await`` what this returns, and its ``result`` is the event's data.
+    """Wait for an external event; ``await`` the returned value, whose ``result`` is the event's data.
 
-    At the deadline ``default`` counts; without one `JobFailed` is raised.
+    At the deadline ``default`` is the result; without one `JobFailed` is raised.
     """
     at = flow_context()
     _check_name(name)
@@ -131,7 +131,7 @@ def wait_for(
 
 
 async def gather(*works: Awaitable[T] | Iterable[Awaitable[T]]) -> list[T]:
-    """Wait for several; their ends in the same order. The first that failed is raised, when all have ended."""
+    """Wait for several; returns their results in the same order. The first failure is raised, when all have ended."""
     every: list[Awaitable[T]] = []
     for work in works:
         every += [work] if isinstance(work, Awaitable) else work
@@ -143,9 +143,9 @@ async def gather(*works: Awaitable[T] | Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def checkpoint(state: object) -> None:
-    """A place where the flow can be taken up again: from here with ``restored`` what is before is never looked at again.
+    """A point from which the flow can continue: together with ``restored``, nothing before it is needed again.
 
-    Call it once in each round of a long loop, when everything begun has ended. Now and then the function is then begun anew, and `restored` gives it
+    Call it once in each round of a long loop, when everything begun has ended. Now and then the function is then restarted, and `restored` returns
     this state: a small value of JSON types.
     """
     await flow_context().checkpoint(state)
@@ -219,7 +219,7 @@ def _source(name: str, variable: str, values: Iterable[object] | Listing) -> Sou
 
 
 class _Texts:
-    """Texts as the flow's language has them: only outputs and the scatter's variables are references, any other ``${`` stays."""
+    """Texts in the flow's language: only outputs and the scatter's variables are references, any other ``${`` stays."""
 
     def __init__(self, at: FlowContext, own: frozenset[str]) -> None:
         self.at = at

@@ -11,7 +11,7 @@ from forestay.flows.results import Ended
 
 
 class PendingWork:
-    """A job, or the jobs of a scatter, that has begun. ``await`` it for its end; as often as you like."""
+    """A job, or the jobs of a scatter, in progress. ``await`` it for its end, as often as needed."""
 
     def __init__(self, name: str, end: Awaitable[Ended]) -> None:
         self.name = name
@@ -27,14 +27,14 @@ class PendingWork:
 
 
 class FlowContext(Protocol):
-    """What a run does for the function that it runs."""
+    """The operations of a run for its function."""
 
     def name_for(self, wanted: str) -> str:
-        """A name for a task that no other task of the run has or had: the one that is wanted, or with a number."""
+        """A name for a task that is unique in the run: the requested one, or with a number."""
         ...
 
     def known(self, instance: str) -> bool:
-        """Whether the run has a task of this name, whose outputs can be referred to."""
+        """Whether the run has a task with this name, whose outputs can be referred to."""
         ...
 
     def begin(self, task: Task) -> PendingWork:

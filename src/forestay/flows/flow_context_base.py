@@ -1,6 +1,6 @@
 """The part of a run that its function uses: names of tasks, started tasks, and their results.
 
-Whoever runs a run has the rest: it carries out commands, takes events in, and knows the time.
+The executor of a run adds the rest: it carries out commands, receives events, and knows the time.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _REFERENCE = re.compile(r"\$\{tasks\.([A-Za-z_][A-Za-z0-9_-]*)\.outputs\.")
 
 
 class FlowStopped(Exception):
-    """The function asked for something impossible; the message says what to do instead."""
+    """The function requested something impossible; the message says what to do instead."""
 
 
 class FlowContextBase(ABC):
-    """Fills the desk, but for the time and for what becomes of a checkpoint."""
+    """Implements `FlowContext` except for the time and the handling of checkpoints."""
 
     flow_run: FlowRun
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self.names: dict[str, int] = dict(arguments.get("names", {}))
-        """How often each name was asked for."""
+        """How often each name was requested."""
         self.last: list[str] = list(arguments.get("last", ()))
-        """The tasks that ended last: what is begun now comes after them."""
+        """The tasks that ended last: tasks begun now come after them."""
         self.after: dict[str, list[str]] = dict(arguments.get("after", {}))
         self.kept: Any = arguments.get("kept")
         """The state of the last checkpoint."""
@@ -54,7 +54,7 @@ class FlowContextBase(ABC):
         """Have commands carried out."""
 
     def hear(self, instance: TaskInstance, ended: Ended, pattern: JobPattern, end: asyncio.Future[Ended]) -> None:
-        """Let the function know of a good end."""
+        """Report a successful end to the function."""
         end.set_result(ended)
 
     # What the function calls
@@ -95,7 +95,7 @@ class FlowContextBase(ABC):
         self.works.clear()
 
     def carried_on(self) -> dict[str, Any]:
-        """What a new run needs, beside the run itself; what has ended is forgotten, unless the state refers to it."""
+        """What a continued run needs besides its state; ended tasks are dropped, unless the checkpoint refers to them."""
         if self.flow_run.open:
             self.flow_run = forget_ended(self.flow_run, frozenset(_REFERENCE.findall(json.dumps(self.kept))))
         instances = self.flow_run.instances
@@ -107,7 +107,7 @@ class FlowContextBase(ABC):
         return out if self.kept is None else out | {"kept": self.kept}
 
     def settle_ends(self) -> None:
-        """Tell the function of every task that has ended since."""
+        """Report every task that has ended since to the function."""
         for name in list(self.ends):
             instance = self.flow_run.instances.get(name)
             if instance is not None and instance.ended:
@@ -143,11 +143,11 @@ class FlowContextBase(ABC):
 
 def refuse(end: asyncio.Future[Ended], error: JobFailed) -> None:
     end.set_exception(error)
-    end.exception()  # it is looked at when it is awaited, or when the function returns
+    end.exception()  # checked when it is awaited, or when the function returns
 
 
 def json_text(value: object, what: str, most: int) -> str:
-    """A value as JSON; `FlowStopped` if it is none or too large."""
+    """A value as JSON; `FlowStopped` if it is not JSON or too large."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:

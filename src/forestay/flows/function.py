@@ -13,7 +13,7 @@ MARK = "__forestay_flow__"
 def flow(function: Function) -> Function:
     """Mark an ``async`` function as a flow. Its parameters are the flow's, its name is the flow's, and what it returns are the outputs of the run.
 
-    It stays an ordinary function: another flow of the same file may await it as a part of itself.
+    It remains an ordinary function: another flow of the same file may await it as a part of itself.
     """
     plain: object = function
     if not inspect.iscoroutinefunction(plain):

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class JobFailed(Exception):
-    """A job, or too many of a scatter, ended badly after its last attempt, or someone removed it. Catch it as any exception; uncaught, the run fails."""
+    """A job, or too many of a scatter, failed after its last attempt, or someone removed it. Catch it like any exception; if uncaught, the run fails."""
 
     def __init__(self, task: str, reason: str, *, exit_code: int | None = None, bad: int = 1, count: int = 1) -> None:
         super().__init__(f"{task}: {reason}" if reason else task)
@@ -21,7 +21,7 @@ class JobFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of a job, to be used in the commands and inputs of others; where the file is, is filled in when those begin."""
+    """An output of a job, to be used in the commands and inputs of others; the file's location is filled in when those begin."""
 
     task: str
     name: str
@@ -51,15 +51,15 @@ class Outputs(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job, or all jobs of a scatter, that ended well."""
+    """The result of a job, or of all jobs of a scatter, that succeeded."""
 
     task: str
     state: str = "completed"
     """``completed``; ``forced_complete`` or ``skipped`` if a person said so, and then there is no result."""
     result: Any = None
-    """What was in the job's result file."""
+    """The content of the job's result file."""
     results: tuple[Any, ...] = ()
-    """Of a scatter of at most 500 jobs with a result file: what was in each, in order; ``None`` for one that ended badly."""
+    """For a scatter of at most 500 jobs with a result file: the content of each, in order; ``None`` for a failed one."""
     exit_code: int | None = None
     outputs: Mapping[str, str] = field(default_factory=dict)
     well: int = 1
