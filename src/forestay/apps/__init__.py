@@ -1,1 +1,1 @@
-"""One room per process."""
+"""One package per process."""

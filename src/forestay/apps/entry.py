@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 
-# A start makes hundreds of thousands of objects that all stay. By default the collector goes through them again and
+# A start creates hundreds of thousands of objects that all stay. By default the collector goes through them again and
 # again, which is a fifth of the processor time of a start.
 gc.set_threshold(100_000, 50, 50)
 
@@ -56,7 +56,7 @@ def _root(
 
 
 def main() -> None:
-    """Run the command; an error of the outside is one line that says what to do."""
+    """Run the command; an error of the environment is printed as one line that says what to do."""
     try:
         app()
     except PortError as error:

@@ -40,9 +40,9 @@ def require(what: str, *extras: str) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
-    """What to install after an import failed; nothing for a module that is in no extra."""
+    """What to install after an import failed; None for a module that is in no extra."""
     name = (error.name or "").partition(".")[0]
-    # CEL and cryptography are in two: the smaller one is enough where no process has asked for the other.
+    # CEL and cryptography are in two extras: the smaller one suffices if no process has required the other.
     extras = sorted((len(modules), extra) for extra, modules in MODULES.items() if name in modules)
     return MissingExtra(f"what uses {name}", [extras[0][1]]) if extras else None
 
@@ -50,5 +50,5 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
 def _installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # a module that was put in place of one has no specification
+    except ValueError:  # a substituted module has no specification
         return True

@@ -20,7 +20,7 @@ class FormatPackage(FlowFormat, Protocol):
     """What a package provides for its format in the processes and on the command line."""
 
     def routers(self) -> Sequence[Router]:
-        """The routes of its documents. They are loaded when a server starts, so they import its readers only in their functions."""
+        """The routes of its documents. They are loaded when a server starts, so readers are imported only inside their functions."""
         ...
 
     def commands(self) -> Mapping[str, Callable[..., int]]:
@@ -29,7 +29,7 @@ class FormatPackage(FlowFormat, Protocol):
 
 
 class InstalledFormats:
-    """Fills the port `FlowFormats`. Nothing is looked for before a format is asked for."""
+    """Implements the port `FlowFormats`. Packages are looked up only when a format is requested."""
 
     def get(self, name: str) -> FormatPackage:
         package = _package(name)
@@ -51,7 +51,7 @@ def _package(name: str) -> FormatPackage | None:
     # Slow to import, and not needed by most commands.
     from importlib.metadata import PackageNotFoundError, distribution
 
-    # By the package's name: reading the entry points of everything that is installed takes thirty times as long.
+    # By the package's name: reading the entry points of all installed packages takes thirty times as long.
     try:
         points = distribution(PACKAGES[name]).entry_points.select(group=GROUP, name=name)
     except PackageNotFoundError:

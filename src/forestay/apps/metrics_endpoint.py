@@ -21,7 +21,7 @@ from forestay.services.operations.authenticator import Authenticator
 
 @asynccontextmanager
 async def metrics_endpoint(metrics: Metrics, callers: Authenticator, *, listen: str, port: int) -> AsyncIterator[None]:
-    """Shows figures to viewers, whether by a token of ours or of the identity provider, while it is open; without a port there is no door. `Permanent` if the port cannot be had."""
+    """Serves metrics to viewers, with a token of ours or of the identity provider, while the context is open; without a port there is no endpoint. `Permanent` if the port is not available."""
     if not port:
         yield
         return

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def _logs(*, verbose: bool, audit: bool = True) -> None:
-    """One line an event on stderr; JSON when nobody looks. Before the rest is imported, which imports structlog too.
+    """Log one line per event on stderr; as JSON if it is not a terminal. Called before the rest is imported, which imports structlog too.
 
-    ``audit``: with the heads of the audit log, which an operator keeps with the logs.
+    ``audit``: including the heads of the audit log, which an operator stores with the logs.
     """
-    gc.disable()  # until `_run`: what is made while a process is imported and put together stays
+    gc.disable()  # until `_run`: objects created while a process is imported and composed stay
     with hidden("rich"):  # structlog would only use it for tracebacks, which we format ourselves
         import structlog
 
@@ -382,14 +382,12 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     import asyncio
 
     run: Callable[[Coroutine[Any, Any, None]], None] = asyncio.run
-    with suppress(
-        ModuleNotFoundError
-    ):  # it comes with the extra `server`; a watcher has little to do and works without it
+    with suppress(ModuleNotFoundError):  # it is in the extra `server`; a watcher has little to do and works without it
         import uvloop
 
         run = uvloop.run
-    # Windows hold thousands of documents that stay for seconds; to go through them after every 700 new objects, as the
-    # collector does by default, is a good part of what reading them costs. What is there now stays: it is never looked at.
+    # Candidate buffers hold thousands of documents for seconds; going through them after every 700 new objects, as the
+    # collector does by default, is a large part of the cost of reading them. Objects that exist now stay: they are never scanned.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
@@ -431,4 +429,4 @@ COMMANDS: dict[str, Entry] = {
     "prune": Entry(ADMIN, _build("prune", prune)),
     "restored": Entry(ADMIN, _build("restored", restored)),
 }
-"""All of the above, for a group that builds only the command that is called."""
+"""All of these commands, for a group that builds only the one that is called."""

@@ -10,9 +10,9 @@ from forestay.formats.rules.rule_file import RuleFile, read_rule_file
 
 
 def check_rule_file(text: str, *, server_follows: bool = False) -> RuleFile:
-    """The file with every problem that a server would find, but for playbooks and rules that only the server knows.
+    """The file with every problem that a server would find, except for playbooks and rules that only the server knows.
 
-    ``server_follows``: a server is given the rules next, so without CEL its answer says what is wrong with conditions.
+    ``server_follows``: the rules are sent to a server next, so without CEL its answer reports the errors in conditions.
     """
     try:
         from forestay.adapters.cel.conditions import CelConditions

@@ -312,7 +312,7 @@ COMMANDS: dict[str, Entry] = {
 
 
 def in_order(table: Mapping[str, Entry]) -> dict[str, Entry]:
-    """The commands in the order of the panels; within a panel as they stand."""
+    """The commands in the order of the panels; within a panel in the order of the table."""
     return dict(sorted(table.items(), key=lambda pair: PANELS.index(pair[1].panel)))
 
 

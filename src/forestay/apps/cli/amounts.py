@@ -41,7 +41,7 @@ _AGO = re.compile(r"(\d+[dhms])+", re.IGNORECASE)
 
 
 def parse_moment(text: str, now: datetime, *, ahead: bool = False) -> str:
-    """RFC 3339 in UTC from a date, a time of day, a date and time, or 2h for two hours ago, or ahead. Without a zone it is local."""
+    """RFC 3339 in UTC from a date, a time of day, a date and time, or 2h for two hours ago, or ahead. A time without a zone is local."""
     text = text.strip()
     if _AGO.fullmatch(text):
         span = timedelta(seconds=parse_duration(text))
@@ -64,7 +64,7 @@ def parse_moment(text: str, now: datetime, *, ahead: bool = False) -> str:
 
 
 def read_moment(text: str | None) -> datetime | None:
-    """A time of the server's; None if there is none."""
+    """A time from the server; None if there is none."""
     if not text:
         return None
     try:
@@ -97,7 +97,7 @@ def lasting(seconds: float) -> str:
 
 
 def ago(text: str | None, now: datetime) -> str:
-    """For a list: 40s ago, 5m ago, 3h ago, 2d ago; a time that is to come as `in 5m`."""
+    """For a list: 40s ago, 5m ago, 3h ago, 2d ago; a future time as `in 5m`."""
     then = read_moment(text)
     if then is None:
         return "-"
@@ -130,7 +130,7 @@ def size(amount: int) -> str:
 
 
 def moment(text: str | None) -> str:
-    """A time of the server's in the reader's own zone, as 2026-05-01 12:30:07."""
+    """A time from the server in the reader's own zone, as 2026-05-01 12:30:07."""
     then = read_moment(text)
     return then.astimezone().strftime("%Y-%m-%d %H:%M:%S") if then else "-"
 

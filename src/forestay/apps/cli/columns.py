@@ -16,7 +16,7 @@ class Column(NamedTuple):
     heading: str
     right: bool = False
     flexible: bool = False
-    """Its values are cut first where the terminal is too narrow."""
+    """Its values are cut first if the terminal is too narrow."""
     style: Callable[[str], str] | None = None
     """The colour of a value."""
     wide: bool = False
@@ -24,18 +24,18 @@ class Column(NamedTuple):
 
 
 SHORTEST = 8
-"""A flexible column is not cut below so many places as long as others can give way."""
+"""A flexible column is not cut below this width as long as others can be cut."""
 
 
 def cells(text: str) -> int:
-    """How many places of a terminal a text takes."""
+    """The width of a text on a terminal."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def cut(text: str, width: int) -> str:
-    """At most so wide, with a sign that something is missing."""
+    """A text cut to a width, with a sign that something is missing."""
     if cells(text) <= width:
         return text
     while text and cells(text) > width - 1:
@@ -80,7 +80,7 @@ def table(
 
 
 def fitted(columns: Sequence[Column], needed: Sequence[int], width: int) -> list[int]:
-    """Widths that fit. The widest flexible column gives way first; if that is not enough, the others from the right."""
+    """Widths that fit. The widest flexible column is cut first; if that is not enough, the others from the right."""
     widths = list(needed)
     too_much = sum(widths) + len(widths) - 1 - width
     flexible = [place for place, column in enumerate(columns) if column.flexible]
@@ -99,7 +99,7 @@ _PIECES = re.compile(r"((?:\x1b\[[0-9;]*m)+)|( +)|([^ \x1b]+)")
 
 
 def folded(text: str, width: int, indent: int) -> list[str]:
-    """A line in parts of at most so many places, broken at spaces; the parts behind the first are set in. Colours take no place."""
+    """A line wrapped to a width at spaces; all parts but the first are indented. Colours take no width."""
     lines, line, used, gap = list[str](), "", 0, ""
     for match in _PIECES.finditer(text):
         colour, space, word = match.groups()
@@ -117,7 +117,7 @@ def folded(text: str, width: int, indent: int) -> list[str]:
                     lines.append(line)
                     line, used, gap = " " * indent, indent, ""
                 else:
-                    # Longer than a line: it is broken where it must be.
+                    # Longer than a line: it is broken anywhere.
                     part = word[:1]
                     while len(part) < len(word) and cells(word[: len(part) + 1]) <= room:
                         part = word[: len(part) + 1]

@@ -127,7 +127,7 @@ def run(function: Callable[..., ExitCode | int | None], session: Session, argume
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader, such as `head`, has seen enough. Nothing more can be written, at the end of the process neither.
+        # The reader, such as `head`, has closed the pipe. Nothing more can be written, not even at the end of the process.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
     except Exception as error:

@@ -1,7 +1,7 @@
 """Ids as people read and type them: the first characters, as in git.
 
-A list shows each id as short as it can be among those listed, but not below eight characters. Every command takes such a
-beginning where it takes an id; `forestay.client.api.naming` finds what it stands for. JSON always has whole ids.
+A list shows each id as short as is unique among those listed, but not below eight characters. Every command accepts such a
+prefix in place of an id; `forestay.client.api.naming` resolves it. JSON always has whole ids.
 """
 
 from __future__ import annotations

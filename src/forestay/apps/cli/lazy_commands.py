@@ -40,10 +40,10 @@ def built(name: str, register: Callable[[typer.Typer], None]) -> Any:
 
 
 class LazyCommands(MutableMapping[str, Any]):
-    """The commands of a group by their names; each is built when it is first looked up."""
+    """The commands of a group by name; each is built when it is first looked up."""
 
     def __init__(self, table: Mapping[str, Entry] | Callable[[], Mapping[str, Entry]]) -> None:
-        """The table, or a function that is asked for it when it is first needed."""
+        """``table`` is the table, or a function that returns it when it is first needed."""
         self._source = table
         self._built: dict[str, Any] = {}
 
@@ -79,7 +79,7 @@ class LazyCommands(MutableMapping[str, Any]):
 
 
 class PlainValue:
-    """Takes over a value that is already what its parameter declares; Typer converts all others, and reports bad ones."""
+    """Accepts a value that already has its parameter's declared type; Typer converts all others, and reports bad ones."""
 
     def __init__(self, parameter: Any) -> None:
         described = parameter.type_descriptor
@@ -137,7 +137,7 @@ class PlainCommand(TyperCommand):
 
 
 def _name_all_missing(command: Any, ctx: Any, words: Sequence[str], error: Any) -> None:
-    """Of several options that are missing, Typer names the first; whoever adds that one would be told of the next."""
+    """Report all missing options at once; Typer names only the first, then the next."""
     if type(error).__name__ != "MissingParameter":
         return
     used = {word.partition("=")[0] for word in words}
@@ -184,7 +184,7 @@ def heading(text: str) -> str:
 
 
 class CommandGroup(LazyGroup):
-    """A command with sub-commands. One of them may be the default: it is meant when options, or nothing, follow."""
+    """A command with sub-commands. One of them may be the default: it is used when options, or nothing, follow."""
 
     def __init__(self, name: str, summary: str, table: Mapping[str, Entry], *, default: str = "") -> None:
         super().__init__(name=name, help=summary, rich_markup_mode=None, no_args_is_help=not default)
@@ -224,7 +224,7 @@ class RootGroup(LazyGroup):
     """The `forestay` command: without arguments it prints its first screen."""
 
     screen: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """The commands that the first screen explains, by panel; it only names the others."""
+    """The commands that the first screen describes, by panel; it only lists the names of the others."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
@@ -233,7 +233,7 @@ class RootGroup(LazyGroup):
         return super().parse_args(ctx, args)
 
     def first_screen(self, summary: str) -> Iterator[str]:
-        """The lines that somebody who typed only `forestay` needs."""
+        """The lines printed for `forestay` without arguments."""
         panels = self.commands.panels()
         left, middle = max(map(len, panels)) + 2, max(map(len, self.commands)) + 2
         yield summary

@@ -28,17 +28,17 @@ def _number(match: re.Match[str]) -> str:
 
 
 def line(text: str) -> str:
-    """A text for one line of a table or a sentence: nothing in it moves the cursor."""
+    """A text for one line of a table or a sentence, without anything that moves the cursor."""
     return _ANY.sub(_number, text)
 
 
 def lines(text: str) -> str:
-    """A text of many lines, such as a log: line ends and tabs stay, colours go, a bare return becomes a new line."""
+    """A text of many lines, such as a log: line ends and tabs stay, colours are removed, a bare carriage return becomes a new line."""
     return _ANY_BUT_LINES.sub(_number, _LINE_END.sub("\n", _COLOUR.sub("", text)))
 
 
 def json(text: str) -> str:
-    """A JSON document: what JSON itself does not escape is escaped in its way."""
+    """A JSON document: dangerous characters that JSON does not escape are escaped as well."""
     return _NOT_IN_JSON.sub(_json_number, text)
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 PAGE = 100
-"""Places in a line of text that people read."""
+"""The width of a line of text for people."""
 _STYLES = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36", "dim": "2", "bold": "1"}
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """NO_COLOR forbids, CLICOLOR_FORCE forces, and otherwise a terminal that can do it decides."""
+    """Whether to use colour: NO_COLOR forbids it, CLICOLOR_FORCE forces it, and otherwise it depends on the terminal."""
     if environment.get("NO_COLOR"):
         return False
     if environment.get("CLICOLOR_FORCE", "0") not in {"", "0"}:
@@ -44,7 +44,7 @@ class CommandOutput:
         self.verbose = verbose
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
-                # A name that the terminal's encoding lacks must not end the command.
+                # A character that the terminal's encoding lacks must not end the command.
                 stream.reconfigure(errors="backslashreplace")
         self._colour_out = wants_colour(sys.stdout, os.environ)
         self.colour_err = wants_colour(sys.stderr, os.environ)
@@ -68,11 +68,11 @@ class CommandOutput:
         return painted(text, styles) if self._colour_out else text
 
     def data(self, text: str = "") -> None:
-        """One line of what was asked for."""
+        """One line of the requested data."""
         sys.stdout.write(text + "\n")
 
     def folded(self, text: str, indent: int) -> None:
-        """One line of what was asked for; on a terminal in several, the others set in, if it is too long."""
+        """One line of the requested data; on a terminal it is wrapped and indented if it is too long."""
         for line in [text] if self.width is None else folded(text, self.width, indent):
             self.data(line)
 
@@ -83,25 +83,25 @@ class CommandOutput:
 
     @property
     def width(self) -> int | None:
-        """The places that a line of a table may take; None: as many as it needs, as for a program that reads it."""
+        """The maximum width of a table; None: unlimited, as for a program that reads it."""
         if self.wide or not (self.to_terminal or os.environ.get("COLUMNS", "").isdigit()):
             return None
         return shutil.get_terminal_size().columns
 
     @property
     def page_width(self) -> int:
-        """The places that a line of text between tables may take: never more than can be read."""
+        """The maximum width of a line of text between tables, limited to a readable width."""
         return min(PAGE, self.width or PAGE)
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-        """Rows of what was asked for, under their headings."""
+        """The requested data as rows with headings."""
         shown = [place for place, column in enumerate(columns) if self.wide or not column.wide]
         kept = [[row[place] for place in shown] for row in rows]
         for line in table([columns[place] for place in shown], kept, paint=self.paint, width=self.width):
             self.data(line)
 
     def raw(self, text: str) -> None:
-        """A piece of what was asked for, shown at once."""
+        """A piece of the requested data, printed at once."""
         sys.stdout.write(text)
         sys.stdout.flush()
 
@@ -111,12 +111,12 @@ class CommandOutput:
         sys.stdout.flush()
 
     def event(self, value: object) -> None:
-        """One of many JSON documents, a line each."""
+        """One of many JSON documents, one per line."""
         self.data(as_json(value))
         sys.stdout.flush()
 
     def documents(self, name: str, values: Iterable[object]) -> None:
-        """A JSON document with one long list in it, written as it comes."""
+        """A JSON document that contains one long list, written as it comes."""
         many = 0
         sys.stdout.write("{" + as_json(name) + ": [")
         for value in values:
@@ -125,7 +125,7 @@ class CommandOutput:
         sys.stdout.write("\n]}\n" if many else "]}\n")
 
     def say(self, text: str) -> None:
-        """A progress message: what goes on, and what to do next."""
+        """A progress message: what happens, and what to do next."""
         if not self.quiet:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
@@ -136,7 +136,7 @@ class CommandOutput:
             self.say(painted(text, ("dim",)) if self.colour_err else text)
 
     def complain(self, text: str) -> None:
-        """Why something was not done; said even when quiet."""
+        """Why something was not done; printed even with `-q`."""
         sys.stderr.write((painted("error:", ("red", "bold")) if self.colour_err else "error:") + f" {text}\n")
         sys.stderr.flush()
 
@@ -167,7 +167,7 @@ class ProgressStep:
             self._bar.update(self._bar.task_ids[0], completed=done)
 
     def of(self, done: int, total: int) -> None:
-        """Where the whole is known only later."""
+        """Set the total, if it becomes known only later."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total)
 
@@ -178,6 +178,6 @@ def as_json(value: Any, *, indented: bool = False) -> str:
 
 
 def painted(text: str, styles: tuple[str, ...]) -> str:
-    """A text in the styles that are named."""
+    """A text in the named styles."""
     codes = ";".join(_STYLES[style] for style in styles if style)
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def newest(fetch: Callable[[int, str | None], tuple[list[T], str | None]], limit: int) -> tuple[list[T], bool]:
-    """As many as are wanted, and whether there are more. ``fetch`` gives so many from a cursor on, and the next cursor."""
+    """The requested number of entries, and whether there are more. ``fetch`` returns a number of entries from a cursor on, and the next cursor."""
     results: list[T] = []
     cursor: str | None = None
     while True:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _PLACE = re.compile(r"([a-z]+):(\d{1,6}):(\d{1,6})")
 _WHERE = re.compile(r"^\d{1,6}:\d{1,6}: ")
 REOPEN_AFTER = 1.0
-"""Seconds before a stream that broke is opened again."""
+"""Seconds before a broken stream is opened again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Options:
     quiet: bool = False
     verbose: bool = False
     form: str | None = None
-    """Of a list: wide, json or name."""
+    """The form of a list: wide, json or name."""
 
 
 class Session:
-    """One command that a person or a script gave."""
+    """One invocation of a command by a person or a script."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -53,7 +53,7 @@ class Session:
         )
         self._client: ForestayClient | None = None
         self.sources: dict[str, str] = {}
-        """Texts that were sent, by the names that places in them begin with."""
+        """Texts that were sent, by the names with which positions in them begin."""
 
     @cached_property
     def settings(self) -> ClientSettings:
@@ -66,7 +66,7 @@ class Session:
         return self.client_with(self.options.patience)
 
     def client_with(self, patience: float | None) -> ForestayClient:
-        """The client, made with this patience if it is not there yet."""
+        """The client, created with this patience if it does not exist yet."""
         if self._client is None:
             from forestay.client import ForestayClient, Patience
 
@@ -92,13 +92,13 @@ class Session:
             self._client.close()
 
     def ids(self, kind: Kind, names: Sequence[str]) -> list[str]:
-        """The ids of what was named, each once."""
+        """The ids for the given names, each once."""
         from forestay.client.api.naming import resolve
 
         return list(dict.fromkeys(resolve(self.client, kind, names)))
 
     def jobs(self, names: Sequence[str]) -> list[str]:
-        """The ids of the jobs that were named, each once; `-` stands for ids on stdin."""
+        """The ids of the named jobs, each once; `-` reads ids from stdin."""
         from forestay.client.api.naming import JOB
 
         given_names: list[str] = []
@@ -107,7 +107,7 @@ class Session:
         return self.ids(JOB, given_names)
 
     def job(self, name: str) -> str:
-        """The id of the one job that was named."""
+        """The id of the named job."""
         import typer
 
         ids = self.jobs([name])
@@ -116,25 +116,25 @@ class Session:
         return ids[0]
 
     def flow_run(self, name: str) -> str:
-        """The id of the run that was named."""
+        """The id of the named run."""
         from forestay.client.api.naming import RUN
 
         return self.ids(RUN, [name])[0]
 
     def incident(self, name: str) -> str:
-        """The id of the incident that was named, or of the newest one of the job or run that was."""
+        """The id of the named incident, or of the newest one of the named job or run."""
         from forestay.client.api.naming import resolve_incident
 
         return resolve_incident(self.client, name)
 
     def rule(self, name: str, rule_set: str | None) -> tuple[str, str]:
-        """The set and the id of the rule that was named."""
+        """The set and the id of the named rule."""
         from forestay.client.api.naming import resolve_rule
 
         return resolve_rule(self.client, name, rule_set)
 
     def short_ids(self, ids: Iterable[str]) -> ShortIds:
-        """The ids of a list as it shows them."""
+        """The ids of a list in their displayed form."""
         return ShortIds(ids, whole=self.out.wide)
 
     def when(self, text: str | None) -> str:
@@ -151,7 +151,7 @@ class Session:
         key: Callable[[T], str],
         empty: str = "",
     ) -> None:
-        """A list of what was asked for, in the form that was asked for: a table, ids or names alone, or JSON."""
+        """Print a list in the requested form: a table, ids or names alone, or JSON."""
         if self.out.as_json:
             self.out.document({name: values})
         elif self.out.form == "name":
@@ -163,7 +163,7 @@ class Session:
             self.out.say(empty)
 
     def sure(self, question: str, *, yes: bool) -> bool:
-        """Ask a person; a script is taken at its word."""
+        """Ask a person for confirmation; a script needs none."""
         if yes or not self.out.at_terminal:
             return True
         sys.stderr.write(f"{question} [y/N] ")
@@ -171,7 +171,7 @@ class Session:
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
     def report(self, error: ClientError) -> ExitCode:
-        """Say why something was not done and what to do next; the exit code for it."""
+        """Print why something was not done and what to do next; returns the exit code."""
         from forestay.client.transport import errors
 
         code = next((code for kind, code in _codes() if isinstance(error, kind)), ExitCode.FAILED)
@@ -184,7 +184,7 @@ class Session:
         problems = list(error.problems) if isinstance(error, errors.ApiError) else []
         message = str(error)
         if problems and _says(problems[0], message):
-            # The first of them is the message, with its place.
+            # The first of them is the message, with its position.
             self.out.complain(neutral.line(_field(problems[0])))
             self._point_at(problems.pop(0))
         else:
@@ -197,7 +197,7 @@ class Session:
         return code
 
     def _point_at(self, problem: object) -> None:
-        """The line of a text that a problem is in, and a mark below the place."""
+        """Print the line of a text with a problem, and a mark below its position."""
         at = str(problem.get("at", "")) if isinstance(problem, dict) else ""
         match = _PLACE.fullmatch(at)
         lines = self.sources.get(match[1], "").splitlines() if match is not None else []
@@ -240,7 +240,7 @@ def _codes() -> list[tuple[type[Exception], ExitCode]]:
 
 
 def _says(problem: object, message: str) -> bool:
-    """Whether a message says no more than a problem does."""
+    """Whether a message adds nothing to a problem."""
     detail = str(problem.get("detail", "")) if isinstance(problem, dict) else str(problem)
     return bool(detail) and (message == detail or _WHERE.sub("", message) == detail)
 

@@ -1,4 +1,4 @@
-"""How a command shows a text of which every version is kept, such as a playbook."""
+"""Shows a text whose versions are all kept, such as a playbook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from forestay.apps.cli.session import Session
 def show_versioned(
     session: Session, read: Callable[[str | None], Mapping[str, Any]], version: str | None = None
 ) -> int:
-    """The text with who wrote it, then its earlier versions. ``version``: the beginning of one is enough."""
+    """Print the text with its author, then its earlier versions. ``version`` may be a prefix."""
     reply = read(whole_version(lambda: read(None), version))
     if session.out.as_json:
         session.out.document(dict(reply))
@@ -29,7 +29,7 @@ def show_versioned(
 
 
 def whole_version(newest: Callable[[], Mapping[str, Any]], version: str | None) -> str | None:
-    """The version that begins like this, of those that the newest one lists; the newest is asked for only if a beginning was given."""
+    """The version with this prefix, of those that the newest one lists; the newest is requested only if a prefix was given."""
     from forestay.client.api.naming import is_whole, only
 
     if version is None or is_whole(version):

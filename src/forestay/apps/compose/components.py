@@ -101,7 +101,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 FIRST_OPERATION = "jobs.write"
-"""Shown from the start, so that the first error raises a number that was there before."""
+"""Exported from the start, so that the first error raises an existing counter."""
 DATA_ACTIONS = (ActionKind.RESTAGE, ActionKind.FREE_SPACE, ActionKind.AVOID_HOST)
 """Carried out with the catalogue and the pilots' caches."""
 DOMAIN_ACTIONS = (ActionKind.RESUBMIT, ActionKind.REREGISTER)
@@ -159,13 +159,13 @@ class Components:
     engine_replies: EngineReplies
     store_errors: StoreErrors
     traces: OtlpTraces | None = None
-    """None: nobody wants them."""
+    """None: tracing is not configured."""
     tracing: JobTracer | None = None
     unreadable: Callable[[], int] = lambda: 0
-    """How many documents of the store could not be read."""
+    """Returns how many documents of the store could not be read."""
 
     def new_job_listeners(self) -> list[NewJobListener]:
-        """Who is told of new jobs so that they are traced."""
+        """The listeners for new jobs that trace them."""
         return [] if self.tracing is None else [self.tracing]
 
     def schedules(self) -> RunSchedules:
@@ -178,11 +178,11 @@ class Components:
         return RunSchedules(TemporalSchedules(self.engine), starter, self.clock)
 
     def current_trace(self) -> str:
-        """The trace in which this process works; empty without one."""
+        """The current trace of this process; empty without one."""
         return "" if self.traces is None else self.traces.current()
 
     def samples(self) -> Iterator[Sample]:
-        """What servers and reconcilers both do: whoever learns of a failure answers it."""
+        """The metrics of work that both servers and reconcilers do: whichever learns of a failure answers it."""
         safeguards, words = self.safeguards, "Actions of rules, by the result of the safeguards"
         yield Sample("forestay_failures_total", "Failures detected and answered", self.pipeline.failures)
         yield Sample("forestay_exceptions_total", "Exceptions other than failures", self.pipeline.exceptions)
@@ -224,7 +224,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
     formats = InstalledFormats()
     flows = FlowStore(store, clock, formats)
     playbooks = PlaybookStore(documents, flows, clock, settings.retry_policy_table)
-    # Kept wherever logs are kept: with it, an end of the chain that was cut off is missed.
+    # Stored wherever logs are stored: it reveals if the end of the chain was cut off.
     audit = AuditLog(stores.audit, clock, ids, lambda tenant, head: log.info("audit", tenant=tenant, **head._asdict()))
     storms = StormTracker(
         documents, store, clock, settings.storms, troubled=lambda text: log.warning("canaries wait", detail=text)
@@ -252,7 +252,7 @@ def make_components(settings: Settings, process: str = "server") -> Components:
         SharedResults(settings.outputs),
         troubled=lambda text: log.warning("jobs that wait for remakes cannot be continued yet", detail=text),
     )
-    # Who carries playbooks out in workflows can wait for an engine; a server cannot.
+    # A process that carries playbooks out in workflows can wait for an engine; a server cannot.
     engines = EngineCommands(documents, store, clock, patience=20.0 if engine is not None else 0.0)
     playbook_runner = PlaybookRunner(
         stores.incidents,
@@ -371,8 +371,8 @@ def make_components(settings: Settings, process: str = "server") -> Components:
 
 
 def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) -> TemporalFlowEngine:
-    """Temporal as the settings name it, not yet connected."""
-    # Takes a second to import, so only those pay for it who run runs.
+    """The engine on Temporal as configured, not yet connected."""
+    # The import takes a second, so only processes that use runs do it.
     from forestay.adapters.temporal.flow_engine import Limits, TemporalFlowEngine
     from forestay.adapters.temporal.security import Security
 
@@ -395,7 +395,7 @@ def make_engine(settings: Settings, interceptors: Sequence[Interceptor] = ()) ->
 
 
 def build_storage_access(settings: Settings) -> StorageAccess:
-    """The storage elements of the settings, and everything that reaches them."""
+    """The configured storage elements, and the services that access them."""
     elements = elements_of(settings.storage)
     bases = [
         door.base
@@ -415,7 +415,7 @@ def build_storage_access(settings: Settings) -> StorageAccess:
 
 
 def build_playbook_runner(components: Components, steer: JobControl) -> PlaybookRunner:
-    """The service that carries playbooks out, with another service to steer jobs by."""
+    """The service that carries playbooks out, with a given service for job actions."""
     data_actions = components.data_actions
     data_actions = replace(data_actions, jobs=replace(data_actions.jobs, steer=steer))
     remaker = replace(components.remaker, data=data_actions)
@@ -423,7 +423,7 @@ def build_playbook_runner(components: Components, steer: JobControl) -> Playbook
 
 
 def _performers(data: DataActions, remaker: OutputRemaker) -> Mapping[ActionKind, Performer]:
-    """Who carries out what needs more than a write on the job's document."""
+    """The services for actions that need more than a write of the job's document."""
     domains = DomainActions(data.jobs, data.store, data.pilots, data.clock)
     return {
         **dict.fromkeys(DATA_ACTIONS, data),
@@ -433,7 +433,7 @@ def _performers(data: DataActions, remaker: OutputRemaker) -> Mapping[ActionKind
 
 
 def build_worklet_selector(components: Components) -> WorkletSelector | None:
-    """Who chooses for tasks that are bound late; None: this domain runs no runs."""
+    """The service that chooses flows for late-bound tasks; None: this domain runs jobs only."""
     if components.engine is None:
         return None
     return WorkletSelector(components.pipeline.decider.rules, components.playbooks, components.flows, components.engine)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RemoteExceptionService:
-    """One engine's desk at a Forestay installation."""
+    """The exception service of a Forestay installation, for one engine."""
 
     client: AsyncForestayClient
     engine: str

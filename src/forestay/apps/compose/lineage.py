@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 def build_lineage_reporter(components: Components) -> LineageReporter | None:
-    """None: nobody wants it."""
+    """The reporter of lineage; None: not configured."""
     settings = components.settings
     if not settings.lineage:
         return None

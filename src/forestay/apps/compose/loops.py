@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 
 async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run service loops for ever. One that breaks is a bug: it is told, and started again."""
+    """Run service loops for ever. One that fails is a bug: it is reported and restarted."""
 
     async def keep(name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
@@ -30,7 +30,7 @@ async def run_loops(loops: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -
 
 
 async def stop(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait until it is gone."""
+    """Cancel a task and wait until it has ended."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

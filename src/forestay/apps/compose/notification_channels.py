@@ -28,7 +28,7 @@ def build_channel(table: NotificationChannelTable) -> NotificationChannel:
 
 
 def build_notifier(components: Components) -> Notifier | None:
-    """None: nobody is to be told."""
+    """The notifier; None: no channel is configured."""
     settings = components.settings
     if not settings.notification_channels:
         return None

@@ -82,11 +82,11 @@ class OrchestratorComponents:
         self.places = build_run_placement(components, components.engine)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """An orchestrator in a process of its own also sees ends: those of jobs that it cancels or continues."""
+        """The loops of an orchestrator in a process of its own, which also handles completions of jobs that it cancels or continues."""
         return {"orchestrator": self.run, "hints": self.relay.run_hints}
 
     async def run(self) -> None:
-        """Work until cancelled; while Temporal cannot be reached, wait for it."""
+        """Run until cancelled; while Temporal cannot be reached, wait for it."""
         from forestay.adapters.temporal.activities import Activities
         from forestay.adapters.temporal.check_activities import CheckActivities
         from forestay.adapters.temporal.orchestrator import run_orchestrator

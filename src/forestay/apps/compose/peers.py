@@ -23,12 +23,12 @@ log = structlog.get_logger()
 
 
 def peer_certificates(settings: Settings) -> ssl.SSLContext:
-    """Whom we believe to be a peer, and what we show to one that asks for a certificate."""
+    """The certificates trusted for peers, and our own for a peer that requires one."""
     return certificates_with(settings.peer_ca, settings.peer_certificate)
 
 
 def build_run_placement(components: Components, engine: FlowEngine) -> RunPlacement:
-    """Who chooses where sub-flows go."""
+    """The service that chooses where sub-flows run."""
     offer = PeerCapacity(
         components.store, components.pilots, SiteRegistry(components.documents, components.clock), components.clock
     )
@@ -40,7 +40,7 @@ def build_run_placement(components: Components, engine: FlowEngine) -> RunPlacem
 
 
 def build_peer_poller(components: Components, engine: FlowEngine) -> PeerPoller:
-    """Who asks the peers after what they run for us."""
+    """The service that polls peers for the runs that they execute for us."""
     places = build_run_placement(components, engine)
     return PeerPoller(
         components.peers,
@@ -54,7 +54,7 @@ def build_peer_poller(components: Components, engine: FlowEngine) -> PeerPoller:
 
 
 def build_peer_leases(components: Components, engine: FlowEngine, runs: WesRuns | None = None) -> PeerLeases:
-    """Who stops what we run for peers that are away."""
+    """The service that stops what we run for unreachable peers."""
     runs = runs or WesRuns(components.store, engine, components.flows, components.clock)
     return PeerLeases(
         components.documents,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 CALLBACK_PURPOSE = "downstream-callback"
 HINTS = 30 * 86_400
-"""Seconds for which a downstream may call back; later ends are found by looking."""
+"""Seconds for which a downstream may call back; later completions are found by polling."""
 
 
 class ProxyComponents:
@@ -32,7 +32,7 @@ class ProxyComponents:
         components = services.components
         self.relays: list[TaskProxy] = []
         self.keeping: list[ProxyPilot] = []
-        if components.settings.downstreams:  # aiohttp is imported at the start, and only by a server that has any
+        if components.settings.downstreams:  # aiohttp is imported at the start, and only by a server with downstreams
             from forestay.adapters.aiohttp.task_service import AiohttpTaskService
         for table in components.settings.downstreams:
             for tenant in table.tenants:
@@ -71,9 +71,9 @@ class ProxyComponents:
                 components.writer.listeners.append(relay)
 
     def _callback(self, name: str, tenant: str, job: str) -> str:
-        """An address by which a downstream can say that the task of one job is over, and do nothing else.
+        """An address by which a downstream can report that the task of one job has ended, and do nothing else.
 
-        A callback has no header of ours, and addresses are written to logs: so what is in it is no token.
+        A callback carries none of our headers, and addresses are written to logs: therefore it does not contain a token.
         """
         components = self.services.components
         words = {"downstream": name, "tenant": tenant, "job": job}

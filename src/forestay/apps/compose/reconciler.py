@@ -160,7 +160,7 @@ class ReconcilerComponents:
         return loops
 
     def samples(self) -> Iterator[Sample]:
-        """What only a reconciler does, and how the domain stands."""
+        """The metrics of a reconciler's own work, and of the domain's state."""
         yield from self._domain_samples()
         yield from self._set_aside_samples()
         yield Sample("forestay_orphans_silent_total", "Claims of silent pilots released", self.orphans.silent_found)
@@ -203,7 +203,7 @@ class ReconcilerComponents:
             yield Sample("forestay_relay_completions_total", "", relay.undeliverable, (("result", "undeliverable"),))
 
     def _set_aside_samples(self) -> Iterator[Sample]:
-        """What each loop could not handle and has set aside, so that the rest goes on."""
+        """The entries that each loop could not handle and has set aside, so that the others continue."""
         quarantines: dict[str, Quarantine] = {
             "runtimes": self.runtimes.quarantine,
             "forgotten": self.forgotten.quarantine,

@@ -9,5 +9,5 @@ from forestay.adapters.system.secrets import ReferencedSecrets
 
 
 def secret_at(reference: str | None) -> Callable[[], str] | None:
-    """What reads a secret anew each time it is needed; None where none is named."""
+    """A function that reads a secret each time it is needed; None if none is configured."""
     return partial(ReferencedSecrets().read, reference) if reference else None

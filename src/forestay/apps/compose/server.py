@@ -268,7 +268,7 @@ class ServerComponents:
         return loops | self.relays.loops()
 
     def samples(self) -> Iterator[Sample]:
-        """What this server has done, for `/metrics`."""
+        """The metrics of this server, for `/metrics`."""
         yield from self.components.samples()
         yield from self.relays.samples()
         desk, tally = self.claims.tally, self.components.writer.tally

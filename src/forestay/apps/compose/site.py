@@ -28,7 +28,7 @@ from forestay.services.sites.site_agent import SiteAgent
 
 log = structlog.get_logger()
 BURST = 20.0
-"""Questions to the batch system at once after a pause."""
+"""The largest burst of batch system commands after a pause."""
 
 
 class SiteComponents:
@@ -134,7 +134,7 @@ class SiteComponents:
 
 
 def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
-    """Whose word on jobs is believed: the batch system's own commands."""
+    """The reader of job states: the batch system's own commands."""
     if settings.batch == "htcondor":
         return HtcondorBatch(commands)
     if settings.batch == "pbs":
@@ -146,7 +146,7 @@ def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
 
 def _submitter(settings: SiteSettings, reader: BatchReader) -> BatchSubmitter:
     if isinstance(reader, HtcondorBatch):
-        return reader  # PSI/J knows no HTCondor
+        return reader  # PSI/J does not support HTCondor
     try:
         from forestay.adapters.psij.batch import PsijSubmitter, refused
     except ModuleNotFoundError as error:

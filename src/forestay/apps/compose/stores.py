@@ -29,7 +29,7 @@ class Stores(NamedTuple):
 
 
 def open_stores(url: str) -> Stores:
-    """The stores that a URL names, not yet connected. Each kind takes a second to import, so a process pays for its own only."""
+    """The stores at a URL, not yet connected. Each kind takes a second to import, so a process imports only its own."""
     scheme = url.split(":", 1)[0].split("+")[0]
     if scheme in ("sqlite", "postgresql"):
         from forestay.adapters.sql.audit import SqlAuditStore
@@ -83,7 +83,7 @@ def open_stores(url: str) -> Stores:
 
 
 async def inspect_store(url: str) -> StoreInspection:
-    """The store as it is, changed in nothing; `Transient` or `Permanent` if it cannot be looked at."""
+    """Inspect the store without changing it; `Transient` or `Permanent` if that is not possible."""
     store = open_stores(url).jobs
     try:
         if url.startswith("opensearch"):

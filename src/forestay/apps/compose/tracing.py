@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make_traces(settings: Settings, process: str) -> OtlpTraces | None:
-    """None: none are wanted."""
+    """The exporter of traces; None: not configured."""
     if not settings.otlp:
         return None
     try:

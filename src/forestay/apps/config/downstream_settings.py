@@ -45,7 +45,7 @@ class DownstreamTable(BaseModel):
 
 
 def downstream_for(tables: Sequence[DownstreamTable], tenant: str, wanted: str) -> str | None:
-    """Where a job of a tenant goes that wants to go there, or says nothing: a name, `any`, empty for pilots; None: there is no such downstream."""
+    """The destination of a tenant's job that names a downstream, or none: a name, `any`, empty for pilots; None: there is no such downstream."""
     able = [table for table in tables if tenant in table.tenants]
     if wanted:
         known = {table.name for table in able} | ({ANY_DOWNSTREAM} if able else set())

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 _Name = Annotated[str, Field(max_length=64, pattern=r"^[a-z][a-z0-9_]*$")]
 RESERVED = "raised"
-"""What a trigger tells of who raised it."""
+"""The reserved name for who raised a trigger."""
 
 
 class ExternalSourceTable(BaseModel):

@@ -60,7 +60,7 @@ class NotificationChannelTable(BaseModel):
 
     @property
     def where(self) -> str:
-        """Where notifications go, with nothing secret in it."""
+        """The destination of notifications, without secrets."""
         return f"{self.url} to {', '.join(self.to)}" if self.to else self.url or f"address in {self.secret}"
 
     @property

@@ -52,7 +52,7 @@ class BudgetsTable(_RetryTable):
     """Maximum number of retries of a job by retry policies."""
 
     user: Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)] = 10
-    """For all causes together that are the user's."""
+    """For all causes charged to the user together."""
     infrastructure: Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)] = 50
     """For all other causes together."""
     causes: dict[Cause, Annotated[int, Field(ge=0, le=MAX_TRIES * MAX_LEVELS)]] = Field(default_factory=dict)
@@ -64,7 +64,7 @@ class BudgetsTable(_RetryTable):
 
 
 def retry_policies_of(tables: Mapping[str, RetryPolicyTable]) -> Mapping[str, LevelledRetryPolicy]:
-    """Every retry policy by its name; the default policy's is always there. `ValueError` for what is no name."""
+    """All retry policies by name, always including the default. `ValueError` for an invalid name."""
     wrong = [name for name in tables if not NAME.fullmatch(name)]
     if wrong or len(tables) > MAX_RETRY_POLICIES:
         raise ValueError(
@@ -82,7 +82,7 @@ def retry_policies_of(tables: Mapping[str, RetryPolicyTable]) -> Mapping[str, Le
 
 
 def dispatcher_of(ways: Mapping[str, str], retry_policies: Mapping[str, LevelledRetryPolicy]) -> Dispatcher:
-    """What is done without a rule, by cause. `ValueError` lists everything that is invalid."""
+    """The routes of failures without a rule, by cause. `ValueError` lists everything that is invalid."""
     read: dict[str, RoutedFailure] = {}
     wrong: list[str] = []
     for cause, text in ways.items():

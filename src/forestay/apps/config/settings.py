@@ -226,7 +226,7 @@ class Settings(BaseModel):
 
     @property
     def retry_policy_table(self) -> Mapping[str, LevelledRetryPolicy]:
-        """Every retry policy by its name, the default policy's included."""
+        """All retry policies by name, including the default."""
         return retry_policies_of(self.retry_policies)
 
     @property
@@ -264,7 +264,7 @@ class Settings(BaseModel):
 
     @property
     def cache(self) -> Path:
-        """Folder for what can be fetched again."""
+        """Folder for files that can be downloaded again."""
         return user_cache_path("forestay")
 
     @property
@@ -289,7 +289,7 @@ class Settings(BaseModel):
 
 
 def load(environment: Mapping[str, str] | None = None, **flags: object) -> Settings:
-    """Flags before environment before file before defaults. `Permanent` says what is invalid, and where."""
+    """Load the settings: flags override the environment, which overrides the file and the defaults. `Permanent` says what is invalid, and where."""
     environment = os.environ if environment is None else environment
     values: dict[str, object] = {}
     if path := environment.get("FORESTAY_CONFIG"):

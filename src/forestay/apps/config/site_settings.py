@@ -21,7 +21,7 @@ Duration = Annotated[int, BeforeValidator(duration_of)]
 """Seconds, or such as `90 min`."""
 Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
 PLENTY = 2**55
-"""Of a resource that the operator does not limit: what there is, the pilot sees."""
+"""The amount of a resource that the operator does not limit: the pilot detects the actual one."""
 
 
 def _whole(path: Path) -> Path:
@@ -139,7 +139,7 @@ class SiteSettings(_SiteTable):
 
     @property
     def policy(self) -> SitePolicy:
-        """What the agent decides by."""
+        """The policy by which the agent decides."""
         return SitePolicy(
             thresholds=Thresholds(self.max_pilots, self.min_pilots, self.min_idle),
             sizes=tuple(self._size(size) for size in self.sizes),

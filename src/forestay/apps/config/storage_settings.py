@@ -102,7 +102,7 @@ def elements_of(tables: Sequence[ElementTable]) -> Mapping[str, StorageElement]:
 
 
 def credentials_of(tables: Sequence[ElementTable]) -> Mapping[str, Credentials]:
-    """Where the credentials of each element are."""
+    """The references to each element's credentials."""
     return {
         table.name: Credentials(table.access_key, table.secret_key, table.region)
         for table in tables

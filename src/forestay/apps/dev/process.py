@@ -43,10 +43,10 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
     with _alone(settings.state):
         temporal = await _start_temporal(settings)
         address = {"temporal": temporal.address} if isinstance(temporal, DevServer) else {}
-        # Whoever runs it can read all of this anyway.
+        # The user who runs it can read all of this anyway.
         files = settings.flow_files or (Path.cwd(), Path("/"))
         folders = {"outputs": (*settings.outputs, settings.state / "outputs"), "flow_files": files}
-        only = {"approvals": "off"}  # there is one person here
+        only = {"approvals": "off"}  # there is only one person
         settings = settings.model_copy(update=folders | address | only)
         try:
             await _run_parts(settings, own, slots, temporal, verbose=verbose)
@@ -86,7 +86,7 @@ async def _run_parts(
 
 
 async def _link(services: ServerComponents, user: str) -> str:
-    """A link for a browser; empty if the store is too busy to keep one, as it may be after a crash."""
+    """A login link for a browser; empty if the store is too busy to store one, as it may be after a crash."""
     for _ in range(5):
         try:
             roles = (Role.ADMINISTRATOR,)
@@ -108,7 +108,7 @@ async def _ready(temporal: DevServer) -> str:
 
 @contextmanager
 def _alone(state: Path) -> Iterator[None]:
-    """Two on one folder would spoil each other's files."""
+    """Lock the folder: two processes on one folder would damage each other's files."""
     state.mkdir(parents=True, exist_ok=True)
     with (state / "dev.lock").open("w") as lock:
         try:
@@ -119,9 +119,9 @@ def _alone(state: Path) -> Iterator[None]:
 
 
 async def _start_temporal(settings: Settings) -> DevServer | str:
-    """Temporal, started or at least starting; or, in words, why there are no runs."""
+    """Temporal, started or starting; or the reason why there are no runs."""
     if settings.temporal:
-        return ""  # somebody's own; they know how it does
+        return ""  # a server that the user runs
     if settings.temporal_program == "none":
         return "Flows are disabled by FORESTAY_TEMPORAL_PROGRAM."
     program = find_program(settings.temporal_program, os.environ, settings.cache)
@@ -141,7 +141,7 @@ class _Inside(UvicornWithoutSignals, HttpServer):
 
 
 async def _stop_pilot(pilot: asyncio.subprocess.Process) -> None:
-    """First asked to drain, then to stop what runs; while the server can still take its ends."""
+    """Ask the pilot first to drain, then to stop its jobs, while the server can still receive their completions."""
     for patience in (1.0, 5.0):
         with suppress(ProcessLookupError):
             pilot.send_signal(signal.SIGTERM)
@@ -173,7 +173,7 @@ async def _start_pilot(settings: Settings, slots: int, *, verbose: bool) -> asyn
     if verbose:
         arguments.append("-v")
     log = None if verbose else (settings.state / "pilot.log").open("ab")
-    # Its own process group: Ctrl-C in the terminal reaches the pilot through us, as an orderly stop. If we are killed, it ends what it runs and goes.
+    # Its own process group: Ctrl-C in the terminal reaches the pilot through us, as an orderly stop. If we are killed, it ends its jobs and exits.
     return await asyncio.create_subprocess_exec(*tied(arguments), stderr=log, start_new_session=True)
 
 

@@ -18,7 +18,7 @@ Check = Callable[[Settings], Iterator[CheckResult]]
 
 
 def _checks() -> tuple[Check, ...]:
-    """What is checked here; without the libraries of a server there is only what a client needs."""
+    """The checks for this machine; without the libraries of a server only those of a client."""
     try:
         require("a server", "server")
     except MissingExtra as error:
@@ -43,7 +43,7 @@ def _checks() -> tuple[Check, ...]:
 
 
 def run_doctor(state: Path | None, *, as_json: bool) -> int:
-    """Look at everything, tell it, and give the exit code: 1 if something is missing."""
+    """Run all checks, print the results, and return the exit code: 1 if something is missing."""
     results = list(examine(state))
     if as_json:
         sys.stdout.write(json.dumps({"findings": [asdict(result) for result in results]}) + "\n")
@@ -65,7 +65,7 @@ def run_doctor(state: Path | None, *, as_json: bool) -> int:
 
 
 def examine(state: Path | None) -> Iterator[CheckResult]:
-    """Every finding; one that goes wrong does not keep the others back."""
+    """All results; a failing check does not stop the others."""
     yield from machine.system()
     try:
         settings = load(state=state)

@@ -29,7 +29,7 @@ def all_of_them(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _doors(settings: Settings) -> set[tuple[str, int]]:
-    """Every host and port that is spoken to by TLS, as the settings say."""
+    """Every configured host and port that is connected to with TLS."""
     urls = list(addresses(settings))
     if settings.store.startswith("opensearch+https://"):
         urls += [f"https://{part}" for part in urlsplit(settings.store).netloc.rpartition("@")[2].split(",")]
@@ -62,10 +62,10 @@ def _certificate(host: str, port: int) -> Iterator[CheckResult]:
 
 
 def _kept(name: str, path: Path) -> Iterator[CheckResult]:
-    """Certificates in files that settings name: ours, and those by which others are trusted."""
+    """Certificates in configured files: our own, and the trusted CAs."""
     try:
         pem_x509_certificates = load_pem_x509_certificates(path.read_bytes())
-    except (OSError, ValueError):  # no certificate is in it
+    except (OSError, ValueError):  # it contains no certificate
         return
     yield _lasting(
         name,

@@ -10,7 +10,7 @@ MARKS = {GOOD: "ok", MISSING: "MISSING", NOTE: "note"}
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     state: str

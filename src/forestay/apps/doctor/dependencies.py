@@ -22,12 +22,12 @@ from forestay.services.pilots.reconciler_registry import ReconcilerReport, recon
 
 PATIENCE = 15.0
 SKEW = 5.0
-"""Seconds between two clocks that are worth a word; leases are measured by one clock each and do not mind."""
+"""The clock difference in seconds that is reported; leases are each measured by a single clock and are not affected."""
 Answer = TypeVar("Answer")
 
 
 def _ask(question: Callable[[], Awaitable[Answer]]) -> Answer:
-    """An answer, soon. `Transient` or `Permanent` if there is none."""
+    """An answer within a short time. `Transient` or `Permanent` if there is none."""
 
     async def soon() -> Answer:
         try:
@@ -45,7 +45,7 @@ def _ask(question: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 def _public(url: str) -> str:
-    """A store's URL without what is in front of its host."""
+    """A store's URL without the credentials before its host."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
@@ -92,7 +92,7 @@ def store(settings: Settings) -> Iterator[CheckResult]:
 
 
 def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
-    """What the processes of the domain have left in the store about themselves."""
+    """Checks of what the domain's processes have stored about themselves."""
 
     async def known() -> tuple[Sequence[ReconcilerReport], GenerationStatus]:
         stores = open_stores(url)
@@ -133,7 +133,7 @@ def _said_in(url: str, *, needed: bool) -> Iterator[CheckResult]:
 
 
 def temporal(settings: Settings) -> Iterator[CheckResult]:
-    """Where runs live: a Temporal that runs, or the program of one."""
+    """Check Temporal: a running server, or its program."""
     if not settings.temporal:
         yield from _program(settings)
         return
@@ -198,7 +198,7 @@ def _program(settings: Settings) -> Iterator[CheckResult]:
 
 
 def storage(settings: Settings) -> Iterator[CheckResult]:
-    """Each storage element by the door that this machine would take."""
+    """Check each storage element by the door that this machine would use."""
     reach = build_storage_access(settings)
     for element in reach.elements.values():
         yield _element(reach, element)
@@ -214,7 +214,7 @@ def _element(reach: StorageAccess, element: StorageElement) -> CheckResult:
             "Pilots must be able to use it; servers only if they read results there.",
         )
     try:
-        # A file that nobody has: an element that can say so can be reached, and let us in.
+        # A file that does not exist: an element that reports this is reachable and accepts our credentials.
         _ask(lambda: reach.read(element, ".forestay-doctor", 64))
     except PortError as error:
         return CheckResult(

@@ -18,9 +18,9 @@ from forestay.apps.doctor.check_result import GOOD, MISSING, NOTE, CheckResult
 from forestay.client.api.sizing import MEASURED, OPEN_FILES, SPARE_FILES
 
 ROOM = 1 << 30
-"""Bytes below which a disk is nearly full."""
+"""Free bytes below which a disk counts as nearly full."""
 ALSO = frozenset({"CONFIG", "SERVER", "TOKEN", "TOKEN_FILE", "CLIENT_CONFIG"})
-"""Names of variables that are no settings of the processes, and resemble one."""
+"""Names of variables that are not settings of the processes but resemble one."""
 
 
 def system() -> Iterator[CheckResult]:
@@ -32,7 +32,7 @@ def system() -> Iterator[CheckResult]:
 
 
 def open_files(settings: Settings) -> Iterator[CheckResult]:
-    """A server that may open no more files takes no more pilots."""
+    """Check the limit of open files: a server at its limit cannot accept more pilots."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= OPEN_FILES:
         yield CheckResult("open files", GOOD, "enough for any plan")
@@ -47,7 +47,7 @@ def open_files(settings: Settings) -> Iterator[CheckResult]:
 
 
 def names(settings: Settings) -> Iterator[CheckResult]:
-    """A variable with a slip of the pen would silently do nothing."""
+    """Check the names of variables: a misspelt one would silently have no effect."""
     known = [name.upper() for name in type(settings).model_fields]
     for variable in sorted(os.environ):
         name = variable.removeprefix("FORESTAY_")
@@ -91,7 +91,7 @@ def state(settings: Settings) -> Iterator[CheckResult]:
 
 
 def folders(settings: Settings) -> Iterator[CheckResult]:
-    """The other folders that settings name: there, and with room where something is written."""
+    """Check the other configured folders: they exist, with free space where something is written."""
     read = {"flows": [settings.flows], "flow_files": settings.flow_files, "outputs": settings.outputs}
     written = {"attachments": [settings.attachments]}
     for setting, paths in (read | written).items():

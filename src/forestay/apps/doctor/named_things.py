@@ -22,7 +22,7 @@ class NamedSetting(NamedTuple):
 
 
 def references(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Secrets that are named and not said."""
+    """References to secrets."""
     for where, value in _walk(settings, ""):
         if isinstance(value, str) and REFERENCE.fullmatch(value):
             yield where, value
@@ -35,14 +35,14 @@ def files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def addresses(settings: Settings) -> Iterator[str]:
-    """Whatever is spoken to by TLS."""
+    """Addresses that are connected to with TLS."""
     for _, value in _walk(settings, ""):
         if isinstance(value, str) and value.startswith("https://"):
             yield value
 
 
 def _walk(value: object, where: str) -> Iterator[NamedSetting]:
-    """Every single value. A table in a list is called by its own name, if it has one."""
+    """Every single value. A table in a list is identified by its name, if it has one."""
     if isinstance(value, BaseModel):
         for name in type(value).model_fields:
             yield from _walk(getattr(value, name), f"{where} {name}".strip())

@@ -26,7 +26,7 @@ def key(settings: Settings) -> Iterator[CheckResult]:
 
 
 def others(settings: Settings) -> Iterator[CheckResult]:
-    """What settings name by `file:` and `env:`, and the settings file itself when a password stands in it."""
+    """Check secrets referenced by `file:` and `env:`, and the settings file itself if it contains a password."""
     for name, reference in references(settings):
         kind, _, where = reference.partition(":")
         if kind == "env":

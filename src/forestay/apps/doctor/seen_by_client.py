@@ -16,7 +16,7 @@ SKEW = 5.0
 
 
 def server(_: Settings) -> Iterator[CheckResult]:
-    """The server that the command would go to."""
+    """Check the server that the command line would use."""
     start = "On a laptop: forestay dev. Elsewhere ask your operator, then set FORESTAY_SERVER."
     try:
         known = find_settings()

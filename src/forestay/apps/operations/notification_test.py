@@ -16,7 +16,7 @@ WORDS = "This is a test of the notification channel. Nothing happened, and nothi
 
 
 def channel_named(settings: Settings, name: str) -> NotificationChannelTable:
-    """`NotFound` says which there are."""
+    """The channel with this name; `NotFound` lists the existing ones."""
     tables = {
         notification_channel.name: notification_channel for notification_channel in settings.notification_channels
     }
@@ -27,10 +27,10 @@ def channel_named(settings: Settings, name: str) -> NotificationChannelTable:
 
 
 async def send_test(settings: Settings, table: NotificationChannelTable) -> str:
-    """Send one notification, written down nowhere; its delivery. `Transient` or `Permanent` if it was not taken."""
+    """Send one notification that is stored nowhere; returns its delivery. `Transient` or `Permanent` if it was not accepted."""
     topic = Topic(table.tenants[0], NotificationKind.ALERT, "trial", "")
     notification = Notification(0, (PendingEvents(topic, 1, SystemClock().now(), (WORDS,)),), 0)
-    # Another one each time: mail readers drop what has the name of an earlier one.
+    # A new name each time: mail readers drop messages with the name of an earlier one.
     message = message_of(notification, f"{table.name}.trial-{secrets.token_hex(4)}", settings.public_url)
     await build_channel(table).tell(message)
     return message.delivery

@@ -24,7 +24,7 @@ async def prune_store(
     dry_run: bool,
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Pruned:
-    """Remove what ended longer ago than so many seconds; `told` how many were looked at, of how many."""
+    """Remove jobs that ended longer ago than this many seconds; `told` receives how many were examined, of how many."""
     stores, clock = open_stores(settings.store_url), SystemClock()
     before = clock.now() - 1000 * seconds
     async with AsyncExitStack() as closing:

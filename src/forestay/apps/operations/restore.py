@@ -18,13 +18,13 @@ from forestay.services.pilots.reconciler_registry import EVERY, reconcilers_know
 from forestay.services.shared.checked_writer import CheckedWriter
 
 LOOK = EVERY + 2
-"""Seconds in which a server that runs has stored its heartbeat again, and a reconciler its line, which is the rarer."""
+"""Seconds within which a running server has stored its heartbeat again, and a reconciler its entry, which is less frequent."""
 
 
 async def restore_store(
     settings: Settings, *, reason: str, look: float = LOOK, say: Callable[[str], None] = lambda _: None
 ) -> RaisedGeneration:
-    """Raise the generation. `Conflict`: processes of the domain run, which may know of what the store has forgotten."""
+    """Raise the generation. `Conflict`: processes of the domain are running, which may know of changes that the store has lost."""
     stores = open_stores(settings.store_url)
     clock, by = SystemClock(), getpass.getuser()
     await stores.jobs.open()
@@ -44,7 +44,7 @@ async def restore_store(
 
 
 async def _running(stores: Stores, now: int, look: float) -> list[str]:
-    """Servers whose heartbeat moves while we look, and reconcilers that were heard of lately; the first who are found are enough."""
+    """Servers whose heartbeat changes while we watch, and reconcilers with a recent entry; the first ones found suffice."""
     before = {
         (heartbeat_page.server, heartbeat_page.bucket): heartbeat_page.counter
         for heartbeat_page in await stores.pilots.heartbeat_pages(fresh=True)

@@ -34,7 +34,7 @@ async def run_reconciler(settings: Settings) -> None:
         async with AsyncExitStack() as doors:
             if settings.metrics_port:
                 from forestay.apps.metrics_endpoint import (
-                    metrics_endpoint,  # brings an HTTP server, which else no reconciler needs
+                    metrics_endpoint,  # imports an HTTP server, which a reconciler does not need otherwise
                 )
 
                 door = metrics_endpoint(figures, callers, listen=settings.listen, port=settings.metrics_port)

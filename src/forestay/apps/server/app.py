@@ -61,7 +61,7 @@ from forestay.services.shared.coalescing_cache import CoalescingCache
 
 log = structlog.get_logger()
 COUNTS_FRESH = 3.0
-"""Seconds for which the counts of a status are good."""
+"""Seconds for which the counts of a status are cached."""
 ROUTERS = (
     pilot_routes.router,
     job_routes.router,
@@ -107,11 +107,11 @@ ROUTERS = (
     page_routes.router,
     login_routes.router,
 )
-"""In this order routes are tried, and the first that matches answers; pilots send most requests, so theirs come first."""
+"""Routes are tried in this order, and the first that matches answers; pilots send most requests, so theirs come first."""
 
 
 def make_app(services: ServerComponents) -> FastAPI:
-    """The application around one server's services; they run while it does."""
+    """The application with one server's services, which run while it does."""
     metrics = Metrics(services.samples)
     settings = services.components.settings
     callers = CallerLimits(settings.caller_streams, settings.caller_bytes, settings.caller_requests)
@@ -163,7 +163,7 @@ class HttpServer(uvicorn.Server):
 
 
 def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How the application is served."""
+    """The configuration of uvicorn."""
     config = uvicorn.Config(
         app,
         host=settings.listen,
@@ -182,7 +182,7 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
 
 
 def listening(settings: Settings) -> socket.socket:
-    """The socket to serve on; `Permanent` says what to do when it cannot be had."""
+    """The socket to serve on; `Permanent` says what to do if it is not available."""
     family = socket.AF_INET6 if ":" in settings.listen else socket.AF_INET
     own = socket.socket(family)
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -16,7 +16,7 @@ from forestay.ports.jobs.job_store import COUNT_FIELDS, SORT_FIELDS
 
 
 def describe(app: FastAPI) -> None:
-    """Have the application describe itself, once."""
+    """Generate the application's description, once."""
     made: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
@@ -56,18 +56,18 @@ def _made(app: FastAPI) -> dict[str, Any]:
     parts["schemas"] |= parts["schemas"]["ProblemOut"].pop("$defs")
     api["security"] = [{"token": []}]
     for path, operations in api["paths"].items():
-        if path.startswith(GA4GH):  # what is wrong with a request is a 400 there
+        if path.startswith(GA4GH):  # an invalid request is a 400 there
             for operation in operations.values():
                 operation["responses"].pop("422", None)
                 for status, response in operation["responses"].items():
                     content = response.get("content", {})
-                    if status >= "4" and "text/plain" in content:  # errors are JSON, whatever the good answer is
+                    if status >= "4" and "text/plain" in content:  # errors are JSON, whatever the good response is
                         content["application/json"] = content.pop("text/plain")
     return api
 
 
 def filters() -> dict[str, Any]:
-    """The filters of a search, which the routes read themselves."""
+    """The query parameters of a search, which the routes read themselves."""
     return {"parameters": list(_filters())}
 
 

@@ -15,13 +15,13 @@ from forestay.services.sites.site_agent import SiteAgent
 
 log = structlog.get_logger()
 SHOWN = 2.0
-"""Seconds after which a search surely shows what an agent that was killed had written."""
+"""Seconds after which a search certainly shows what a killed agent had written."""
 LONGEST = 60.0
-"""Seconds between looks at most while the server does not answer."""
+"""The most seconds between polls while the server does not answer."""
 
 
 async def run_site(settings: SiteSettings) -> None:
-    """Run one site agent until it is told to stop. Its pilots go on; an agent that starts later finds them again."""
+    """Run one site agent until it is told to stop. Its pilots continue; an agent that starts later finds them again."""
     components = SiteComponents(settings)
     log.info(
         "site agent", site=settings.site, batch=settings.batch, servers=settings.servers, spool=str(settings.spool)
@@ -31,7 +31,7 @@ async def run_site(settings: SiteSettings) -> None:
     try:
         await asyncio.wait({looking, task}, return_when=asyncio.FIRST_COMPLETED)
         if looking.done():
-            looking.result()  # it never ends by itself: this raises what broke it
+            looking.result()  # it never ends by itself: this raises its error
     finally:
         await stop(looking)
         await stop(task)
@@ -39,7 +39,7 @@ async def run_site(settings: SiteSettings) -> None:
 
 
 async def check_site(settings: SiteSettings) -> list[str]:
-    """What is in the way of an agent with these settings, without submitting anything; empty when nothing is."""
+    """The obstacles for an agent with these settings, found without submitting anything; empty if there are none."""
     wrong: list[str] = []
     try:
         components = SiteComponents(settings)
@@ -60,7 +60,7 @@ async def check_site(settings: SiteSettings) -> list[str]:
 
 
 async def poll_site(agent: SiteAgent, *, every: float) -> None:
-    """Look again and again. An agent beside another one waits for its turn; what does not answer is asked less and less often."""
+    """Poll forever. A second agent waits for its turn; a silent server or batch system is polled less and less often."""
     await asyncio.sleep(SHOWN)
     pause = every
     while True:

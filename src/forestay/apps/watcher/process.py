@@ -33,17 +33,17 @@ class WatcherSettings(NamedTuple):
     acting: bool = False
     hold: bool = False
     every: float = 5.0
-    """Seconds between looks."""
+    """Seconds between polls."""
     pace: float = 5.0
-    """Slurm commands a second, at most."""
+    """The most Slurm commands per second."""
     records: Path | None = None
-    """Where jobs write records of themselves, if they do."""
+    """The folder in which jobs write records of themselves, if they do."""
     before_end: bool = False
-    """Jobs with records ask before they end when they have failed."""
+    """Failed jobs with records ask for a decision before they end."""
     patience: int = 10
     """Seconds for which they wait for an answer."""
     override_no_requeue: bool = False
-    """Also recover jobs that Slurm may not requeue, whatever their users said."""
+    """Also recover jobs that Slurm may not requeue, whatever their users chose."""
     decide_within: float = 120.0
     """Seconds in which a failed job must be decided on; it is shown as running meanwhile."""
 

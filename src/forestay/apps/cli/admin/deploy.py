@@ -52,7 +52,7 @@ def write_shipped(target: Path, content: bytes) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-        # An installation from a wheel forgets which files are programs.
+        # An installation from a wheel loses the files' executable bits.
         target.chmod(0o755 if content.startswith(b"#!") else 0o644)
     except OSError as error:
         raise typer.BadParameter(f"{target} cannot be written: {error.strerror}") from error
@@ -79,7 +79,7 @@ def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPa
 
 
 def _ignored(folder: Traversable) -> list[str]:
-    """What is not part of a checkout, such as the secrets that somebody keeps beside the compose file."""
+    """Files that git ignores, such as the secrets that somebody keeps beside the compose file."""
     file = folder / ".gitignore"
     return [".gitignore", *file.read_text().replace("/", "").split()] if file.is_file() else []
 

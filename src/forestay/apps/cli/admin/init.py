@@ -53,13 +53,13 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class InitAnswers:
-    """What the files are written for."""
+    """The answers by which the files are written."""
 
     way: Way
     server: str = EXAMPLE
     act: bool = False
     temporal: str = ""
-    """Where Temporal is; empty: a site without flows."""
+    """The address of Temporal; empty: a site without flows."""
 
 
 def init(
@@ -104,7 +104,7 @@ def init(
 
 
 def files_for(answers: InitAnswers, folder: Path) -> dict[str, str]:
-    """The files of one way, by their names."""
+    """The files for one way, by name."""
     deploy = shipped_folder("deploy")
     templates = {entry.name: entry.read_text() for entry in (deploy / "init" / answers.way.value).iterdir()}
     units = {name: (deploy / "systemd" / name).read_text() for name in _UNITS[answers.way]}

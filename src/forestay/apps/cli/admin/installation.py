@@ -86,7 +86,7 @@ def events(
             raise typer.BadParameter(str(error)) from error
     filters = {key: value for key, value in filters.items() if value}
     seen, last_id = 0, ""
-    session.client.status()  # a wrong address or token is told at once, and with patience
+    session.client.status()  # a wrong address or token is reported at once
     while True:
         try:
             with session.client.stream(calls.events(filters), last_id=last_id) as stream:
@@ -102,7 +102,7 @@ def events(
 
 
 def _show(session: Session, event: StreamEvent) -> int:
-    """Show an event of a job; how many were shown."""
+    """Show an event of a job; returns how many were shown."""
     import json
 
     if event.name == "lost":
@@ -160,7 +160,7 @@ def status(session: Session) -> None:
 
 
 def _failures(fates: dict[str, Any]) -> str:
-    """The jobs that had a failure, all of them, and what came of them."""
+    """The jobs that had a failure, and their outcomes."""
     jobs, recovered = fates["jobs"], fates["recovered"]
     parts = [f"{recovered:,} ({100 * recovered / jobs:.0f} %) recovered automatically"]
     for key, words in (("by_hand", "recovered by a person"), ("not_well", "not recovered"), ("open", "not finished")):

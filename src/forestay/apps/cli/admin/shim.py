@@ -69,7 +69,7 @@ def remove(session: Session, folder: Folder) -> int:
     if not (folder / "forestay-shim").exists():
         session.out.complain(f"there is no shim in {folder}")
         return ExitCode.NOT_FOUND
-    # The commands first: one without its program would be a command that fails.
+    # The commands first: a command without its program would fail.
     for name in (*(name for name in COMMANDS if _is_ours(folder / name)), *PROGRAMS, "records"):
         (folder / name).unlink(missing_ok=True)
     if not any(folder.iterdir()):

@@ -74,5 +74,5 @@ def _told(session: Session, fields: dict[str, object]) -> int:
 
 
 def _why(host: dict[str, object]) -> str:
-    """The words, unless they only repeat the status."""
+    """The reason, unless it only repeats the status."""
     return "-" if host["words"] == host["status"] else str(host["words"])

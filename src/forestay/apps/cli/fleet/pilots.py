@@ -115,7 +115,7 @@ def _show(session: Session, reply: dict[str, Any]) -> None:
         ]
         for launch in reply.get("inactive") or []
     ]
-    # A terminal has 80 columns: what nobody has is not shown.
+    # A terminal has 80 columns: empty columns are not shown.
     shown = [n for n, column in enumerate(columns) if not _spare(column, [row[n] for row in rows])]
     rows = [[row[n] for n in shown] for row in rows]
     if rows:
@@ -134,7 +134,7 @@ def _spare(column: Column, values: list[str]) -> bool:
 
 
 def _state(pilot: dict[str, Any]) -> str:
-    """What a living one does; otherwise how it stands."""
+    """The activity of a living pilot; otherwise its state."""
     if pilot.get("state") != "alive":
         return str(pilot.get("state", ""))
     if pilot.get("revoked"):

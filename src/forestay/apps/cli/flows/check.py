@@ -41,7 +41,7 @@ def read_flow(file: Path) -> FlowText:
     from forestay.formats.text.yaml_text import MAX_BYTES
 
     try:
-        # One character more than there may be tells that there are too many.
+        # One character more than allowed shows that there are too many.
         if str(file) == "-":
             text = sys.stdin.read(MAX_BYTES + 1)
         else:
@@ -72,7 +72,7 @@ def _tell(session: Session, name: str, read: FlowText) -> None:
 
 
 def refuse_flow(session: Session, name: str, read: FlowText) -> ExitCode:
-    """Say on stderr what is wrong with a flow that something else was to be done with."""
+    """Report the errors of a flow on stderr, for commands that need a valid one."""
     if session.out.as_json:
         problem = {"message": f"{name}: {_errors(read)}", "exit_code": int(ExitCode.USAGE)}
         sys.stderr.write(

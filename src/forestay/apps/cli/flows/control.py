@@ -173,7 +173,7 @@ def _elements(task: dict[str, Any]) -> str:
 
 
 def _holder(session: Session, run: str, task: str) -> str:
-    """Whose suspension is lifted: one's own, or else the only one there is. What it is not clear of is told."""
+    """The holder whose suspension is lifted: the caller, or else the only one. An ambiguous case is reported."""
     found_run = session.client.run(run)
     holders = (
         next((other_task["holders"] for other_task in found_run["tasks"] if other_task["id"] == task), [])

@@ -12,7 +12,7 @@ from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 
 SHOWN = 5
-"""Missing inputs of a task that are named."""
+"""The most missing inputs of a task that are named."""
 
 
 def show_dry_run(session: Session, forecast: Mapping[str, Any]) -> ExitCode:

@@ -35,7 +35,7 @@ def for_each(
     *,
     yes: bool,
 ) -> int:
-    """Act on the run that is named, or on all that the filters find and that ``fits``, once a person has seen them."""
+    """Act on the named run, or on all that the filters find and that ``fits``, after a person has seen them."""
     wanted: dict[str, Any] = {name: value for name, value in filters.items() if value}
     if run and wanted:
         raise typer.BadParameter("name a run, or choose several by --flow, --state or --owner; not both")
@@ -63,7 +63,7 @@ def for_each(
 
 
 def _tried(session: Session, act: Callable[[str], int], run: str) -> int:
-    """One that is refused does not keep the others from being tried."""
+    """A refusal does not stop the others."""
     from forestay.client.transport.errors import ConflictError, NotAllowed, NotFoundError
 
     try:

@@ -97,7 +97,7 @@ def _answer(form: dict[str, Any], values: Sequence[str]) -> dict[str, Any]:
 
 
 def _value(kind: str, name: str, text: str) -> object:
-    """A value as its field wants it; what is wrong with it otherwise is said by the server."""
+    """A value in the type of its field; other errors are reported by the server."""
     if kind == "string":
         return text
     if kind == "boolean":

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 RUN = typer.Argument(metavar="RUN", help="A run's id, or the beginning of it.")
 SHOWN = 5
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}|[0-9a-f]{64}")
-"""Of a Python flow; or the version of a flow that is stored."""
+"""The name of a Python flow, or the version of a stored flow."""
 SHORT_VERSION = re.compile(r"(?=.*[0-9])[0-9a-f]{8,63}")
 Timeout = Annotated[
     float | None,
@@ -133,7 +133,7 @@ def ended_words(session: Session, run: RunDetails) -> int:
 
 
 def _tell_retried(session: Session, run: str, *, well: bool) -> None:
-    """What failed on the way and was answered without a person, and by whose word: otherwise nobody would know of it."""
+    """Report failures that were answered without a person, with the rule or policy that answered: otherwise they would go unnoticed."""
     if session.out.quiet or session.out.as_json:
         return
     page = session.client.find_incidents({"run": run, "state": "complete"}, limit=SHOWN)

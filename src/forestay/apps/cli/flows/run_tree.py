@@ -28,7 +28,7 @@ MARKS = {
     "failed": ("✗", "red"),
     "cancelled": ("-", "dim"),
 }
-"""A sign and a colour for each state; the word stands beside them, so that neither is needed to read it."""
+"""A sign and a colour for each state; the state's name is beside them, so that neither is needed to read it."""
 ENDED = frozenset({"completed", "forced_complete", "skipped", "failed", "cancelled"})
 COLOURS = {
     "completed": "green",
@@ -60,13 +60,13 @@ class Line(NamedTuple):
     colour: str
     text: str
     more: str = ""
-    """What is dim."""
+    """The dimmed text."""
     done: bool = False
-    """It can be left out when there is no room."""
+    """It can be left out if there is not enough space."""
 
 
 def asking(waiting: Sequence[IncidentJson]) -> str:
-    """That failures need attention, and how to see why."""
+    """A note that failures need attention, with the command that explains them."""
     first = waiting[0]
     how = f"forestay explain {first['job'][:8]}" if first["job"] else "forestay inbox"
     return f"{len(waiting)} {'failure needs' if len(waiting) == 1 else 'failures need'} attention: {how}"
@@ -79,9 +79,9 @@ class Tree:
     run: RunDetails
     now: datetime
     counts: Mapping[str, Counts] = field(default_factory=dict)
-    """By round; newer than what the run itself has been told."""
+    """By round; newer than the run's own counts."""
     waiting: Sequence[IncidentJson] = ()
-    """What has gone wrong in it and waits for a person."""
+    """Its failures that wait for a person."""
 
     def head(self) -> str:
         """The run in one line."""
@@ -104,14 +104,14 @@ class Tree:
         return _between(self.run["started"], self.run["ended"], self.now)
 
     def count(self, task: TaskJson) -> Counts:
-        """The better known of what the store says and what the run was told."""
+        """The more recent of the counts in the store and in the run."""
         known = self.counts.get(f"{task['id']}@{task['round']}", Counts())
         return Counts(
             max(known.made, task["count"]), known.running, max(known.well, task["well"]), max(known.bad, task["bad"])
         )
 
     def lines(self, width: int = 100) -> list[Line]:
-        """The tasks, those inside others below them."""
+        """The tasks, with inner tasks below the task that encloses them."""
         inside: dict[str, list[TaskJson]] = {}
         for task in self.run["tasks"]:
             inside.setdefault(container(task["id"]), []).append(task)
@@ -133,7 +133,7 @@ class Tree:
             yield from self._level(task["id"], inside, below + " ", widest, width)
 
     def told(self, task: TaskJson) -> str:
-        """What is to be said of a task, beside its name."""
+        """The details of a task, beside its name."""
         count = self.count(task)
         parts = [task["state"].replace("_", " ")]
         if count.made > 1:
@@ -155,7 +155,7 @@ class Tree:
 
 
 def fitted(lines: Sequence[Line], room: int) -> list[Line]:
-    """At most so many lines: what has ended well goes first, then what is at the end."""
+    """At most this many lines: completed tasks are left out first, then the last lines."""
     room = max(room, 3)
     if len(lines) <= room:
         return list(lines)
@@ -175,7 +175,7 @@ def word(run: RunJson | RunDetails) -> str:
 
 
 def container(task: str) -> str:
-    """The task that another is inside of: ``a@1/2/b`` is inside ``a``."""
+    """The task that encloses another: ``a@1/2/b`` is inside ``a``."""
     return task.rpartition("/")[0].rpartition("/")[0].rpartition("@")[0] if "/" in task else ""
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import IncidentJson, RunDetails, TaskJson
 
 FIRST_PAUSE, LAST_PAUSE = 0.25, 2.0
-"""Seconds between two looks at a run; it is asked less often the longer it lasts."""
+"""Seconds between two polls of a run; the longer it lasts, the less often it is polled."""
 TICK = 0.25
 MOST_WAITING = 100
 PROGRESS_EVERY = 10.0
@@ -38,7 +38,7 @@ class RunView(Protocol):
 
 
 def follow(session: Session, run: str, *, timeout: float | None = None) -> RunDetails:
-    """Show a run until it has ended. Ctrl-C, a timeout and a server that is away leave it as it is."""
+    """Show a run until it has ended. Ctrl-C, a timeout and an unreachable server leave it as it is."""
     from forestay.client import TimedOut, Unavailable
 
     back = f"The run continues; to follow it again: forestay watch {run}"
@@ -72,7 +72,7 @@ def _pause(session: Session, view: RunView, seconds: float) -> None:
 
 
 def _counts(session: Session, run: RunDetails) -> dict[str, Counts]:
-    """The jobs of the rounds under way as the store has them: the run itself is told of ends in batches."""
+    """The jobs of the active rounds as in the store: the run itself receives completions in batches."""
     if session.out.quiet or not any(task["count"] > 1 and task["state"] == "running" for task in run["tasks"]):
         return {}
 
@@ -85,7 +85,7 @@ def _counts(session: Session, run: RunDetails) -> dict[str, Counts]:
 
 
 def _waiting(session: Session, run: RunDetails) -> list[IncidentJson]:
-    """What nobody but a person can answer: without a word of it the run would seem to stand still."""
+    """The failures that only a person can answer: without them the run would seem to be stuck."""
     if session.out.quiet or run["ended"] is not None:
         return []
     return session.client.find_incidents({"run": run["id"], "state": "held"}, limit=MOST_WAITING).incidents
@@ -125,7 +125,7 @@ class _OnTerminal:
 
         width, height = self._live.console.size
         lines = [Text(tree.head(), style="bold", no_wrap=True, overflow="ellipsis")]
-        # The last picture stays on the screen, as long as it is; before that there is only so much room.
+        # The last tree stays on the screen in full; before that it is limited to the screen.
         room = 10_000 if tree.run["ended"] else height - 2
         for line in fitted(tree.lines(width - 2), room):
             drawn = Text("  ", no_wrap=True, overflow="ellipsis")
@@ -163,7 +163,7 @@ class _Lines:
         self._run = tree.run["state"]
 
     def tick(self, now: datetime) -> None:
-        """Nothing lives here."""
+        """Nothing to refresh."""
 
     def _progress(self, tree: Tree, task: TaskJson) -> None:
         count = tree.count(task)

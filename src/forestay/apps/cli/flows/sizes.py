@@ -39,7 +39,7 @@ def sizes(
 
 
 def size_lines(report: Mapping[str, Any], width: int, *, detailed: bool) -> Iterator[str]:
-    """A table of tasks; of each, in a sentence or two, what would have come of it."""
+    """A table of tasks; for each, in a sentence or two, the effect that the sizes would have had."""
     if not report["tasks"]:
         return
     columns = [

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import DecisionJson, IncidentWhole, TransitionJson
 
 _STEP = re.compile(r"playbook:([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(\d+):\d+")
-"""How a step of a playbook signs what it does to a job."""
+"""The signature of a playbook's step in a job's story."""
 MOST_READ = 20
-"""Incidents that are read for one story."""
+"""The most incidents that are read for one story."""
 
 
 def who_decided(by: str) -> str:
-    """A rule by the beginning of its id and its set; others by their names."""
+    """A rule by the first characters of its id and its set; others by name."""
     rule_set, mark, rule = by.partition("#")
     return f"rule {short(rule)} of {rule_set}" if mark else by
 
@@ -43,7 +43,7 @@ class DecisionReader:
     _known: dict[str, IncidentWhole | None] = field(default_factory=dict)
 
     def words(self, line: TransitionJson) -> str:
-        """The sentence of a line, with the rule and its reason in the place of a step's id."""
+        """The sentence of a line, with the id of a step replaced by the rule and its reason."""
         from forestay.client import ClientError
 
         words = line.get("words") or line["event"]
@@ -55,7 +55,7 @@ class DecisionReader:
             try:
                 self._known[incident] = self.session.client.incident(incident)
             except ClientError:
-                # It may be removed by now; the story is told without it.
+                # It may have been removed; the story is shown without it.
                 self._known[incident] = None
         whole = self._known.get(incident)
         decision = next((found for found in whole["decisions"] if found["n"] == n), None) if whole else None

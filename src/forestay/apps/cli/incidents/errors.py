@@ -119,7 +119,7 @@ def fingerprint_of(session: Session, error: str) -> str:
 
 
 def _stands(session: Session, error: dict[str, Any]) -> str:
-    """Where it stands and who has it, in words."""
+    """Its state and its assignee, in words."""
     words = error["state"]
     if error["until"]:
         words += f" until {session.when(error['until'])}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 20
 INDENT = 12
-"""Where the values stand."""
+"""The column of the values."""
 
 
 def explain(
@@ -58,7 +58,7 @@ def explain(
 
 
 def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhole | None]:
-    """The job that is meant; or else the incident, if it is no job's, as of another engine's task."""
+    """The job with the given id; or else the incident, if it has no job, as for a task of another engine."""
     from forestay.client.api.naming import NEWEST, is_batch_id, resolve_batch_id
     from forestay.client.transport.errors import Ambiguous, NotFoundError
 
@@ -145,7 +145,7 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
         yield f"  Retry     {neutral.line(str(incident.get('retry_verdict', '')))}. {neutral.line(str(incident['advice']))}"
     record = incident.get("retry_record")
     if record:
-        # A server of another release may not count them.
+        # A server of another release may not report them.
         yield f"            This error: {neutral.line(record['words'])}."
     for decision in incident["decisions"]:
         detail = decision["detail"]
@@ -167,7 +167,7 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
 
 
 def _last_lines(evidence: dict[str, Any]) -> list[str]:
-    """Where no line decided, the last ones say most."""
+    """The last lines, which are the most useful if no line decided."""
     return [line for line in str(evidence.get("log_tail", "")).splitlines() if line.strip()][-3:]
 
 

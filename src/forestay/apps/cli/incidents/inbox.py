@@ -27,11 +27,11 @@ NOTHING = "No failures need attention."
 LOOK_EVERY = 0.5
 """Seconds between two polls."""
 OWNER_SHOWN = 12
-"""Places of an owner's name beside an error; `-o wide` shows all of it."""
+"""The width of an owner's name beside an error; `-o wide` shows all of it."""
 _ELSEWHERE = {"forestay approvals": "To approve", "forestay safeguards": "What a storm's first retries came to"}
 """Groups that are answered by other commands."""
 _STATES = {"an approval": "approval", "the first retries": "canary", "a person, for the group": "storm"}
-"""What a group waits for says more than where its error stands."""
+"""What a group waits for, in short: it says more than the state of its error."""
 _FILES = frozenset({".yaml", ".yml", ".json"})
 
 
@@ -137,7 +137,7 @@ def _wait(session: Session, filters: dict[str, Any], timeout: float | None) -> N
 
 
 def _show_counts(session: Session, by: str, filters: dict[str, Any]) -> None:
-    """How many failures there were, whatever they wait for."""
+    """The number of failures, whatever they wait for."""
     from forestay.client.api import incident_calls
 
     counts = session.client.send(incident_calls.count_incidents(by.replace("-", "_"), filters))
@@ -148,7 +148,7 @@ def _show_counts(session: Session, by: str, filters: dict[str, Any]) -> None:
 
 
 def _show_groups(session: Session, cause: str | None, owner: str | None, *, snoozed: bool) -> None:
-    """The groups as the server sees them: one for each error."""
+    """The groups as the server has them: one for each error."""
     from forestay.client.api import incident_calls
 
     reply = session.client.send(incident_calls.inbox(cause=cause, owner=owner, snoozed=snoozed))
@@ -189,7 +189,7 @@ def _tell_of_questions(session: Session) -> None:
 
 
 def _error(group: dict[str, Any]) -> str:
-    """The error in one line; of a group that was recorded before there were fingerprints why it waits."""
+    """The error in one line; for a group from before there were fingerprints the reason why it waits."""
     title = str(group.get("title") or group["note"])
     return f"[storm] {title}" if group.get("storm", group["group"]) else title
 
@@ -200,7 +200,7 @@ def _owner(group: dict[str, Any], *, whole: bool) -> str:
 
 
 def _state(group: dict[str, Any], *, whole: bool) -> str:
-    """Where the error stands; who has it says more than that it was seen."""
+    """The state of the error; its assignee says more than an acknowledgement."""
     state, assignee = _STATES.get(group["waits_for"], str(group["state"])), str(group["assignee"])
     if not assignee:
         return state

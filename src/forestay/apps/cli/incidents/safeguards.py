@@ -14,7 +14,7 @@ from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 
 _ID = re.compile(r"\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-"""Rules are named by the first characters of their id, here as elsewhere."""
+"""Rules are shown by the first characters of their id, as elsewhere."""
 _METERS = {
     "global": "all actions",
     "owner": "actions, owner",
@@ -102,7 +102,7 @@ def _decide(session: Session, group: str, rule: str, action: str, reason: str) -
 
 
 def _ids(rule: str, beginning: str) -> bool:
-    """Whether a rule's id, behind the name of its set, begins so."""
+    """Whether a rule's id, after the name of its set, has this prefix."""
     return re.split(r"[/#]", rule)[-1].startswith(beginning)
 
 

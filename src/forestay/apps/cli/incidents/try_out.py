@@ -70,7 +70,7 @@ def try_out(
                 if count % 1000 == 0:
                     bar.to(count)
     if silent and not lookback.losses.attempts:
-        return ExitCode.FAILED  # what is wrong with them was said
+        return ExitCode.FAILED  # their errors were reported
     findings = lookback.report(redact_names=redact_names)
     made = f"Made by Forestay {version('forestay')} on {datetime.now().astimezone():%Y-%m-%d %H:%M}."
     try:
@@ -88,7 +88,7 @@ def try_out(
 def _sources(
     session: Session, named: list[Path] | None, days: int, silent: list[str], *, logs: bool
 ) -> Iterator[tuple[str, Attempts]]:
-    """What is read, by its name. Commands that fail are added to ``silent`` when they have been read."""
+    """The sources, by name. Failed commands are added to ``silent`` after they have been read."""
     from forestay.formats.accounting.lookback import UnknownSource, find_files, kind_of, read_file
 
     if named is None:
@@ -116,13 +116,13 @@ def _from_sacct(session: Session, days: int, silent: list[str], *, logs: bool) -
 
     environment = environment_of_sacct(os.environ)
     known = subprocess.run(["sacct", "--helpformat"], env=environment, capture_output=True, text=True, check=False)  # noqa: S607
-    # Nobody who names a job can know what stands between the columns.
+    # No name of a job can contain the separator of the columns.
     between = f"~{secrets.token_hex(6)}~"
     words = [
         "sacct", "--allusers", "--duplicates", "--parsable2", f"--delimiter={between}", f"--starttime=now-{days}days",
         f"--format={','.join(columns_known(known.stdout, COLUMNS))}",
     ]  # fmt: skip
-    with _output(session, words, environment, silent) as lines, suppress(NotSacct):  # what it complained of is reported
+    with _output(session, words, environment, silent) as lines, suppress(NotSacct):  # its error messages are reported
         yield from read_sacct(lines, delimiter=between, read_log=read_tail if logs else lambda *_: "")
 
 
@@ -139,7 +139,7 @@ def _from_condor(session: Session, days: int, silent: list[str], *, logs: bool) 
 
 @contextmanager
 def _output(session: Session, words: list[str], environment: Mapping[str, str], silent: list[str]) -> Iterator[IO[str]]:
-    """What a command of a batch system prints, as it comes; what it complains of is reported at its end."""
+    """The output of a batch system's command, as it comes; its error messages are reported at its end."""
     with TemporaryFile("w+", errors="replace") as complaints:
         with subprocess.Popen(  # noqa: S603 - a command of the batch system
             words, env=environment, stdout=subprocess.PIPE, stderr=complaints, text=True, errors="replace"

@@ -47,7 +47,7 @@ def describe(session: Session, job: Annotated[str, JOB]) -> None:
 def description(
     job: Job, specification: StoredSpecificationJson, now: datetime
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What is known of a job in sections, of which only those with something in them are shown."""
+    """A job in sections; empty sections are not shown."""
     index = "" if job["index"] is None else f" [{job['index']}]"
     about = [
         ("Id", job["id"]),

@@ -160,7 +160,7 @@ def _count(session: Session, by: str, filters: dict[str, Any]) -> None:
 
 
 def print_counts(session: Session, what: str, by: str, counts: Mapping[str, int]) -> None:
-    """How many there are of each value, the most first."""
+    """Print the number of jobs for each value, the largest first."""
     rows = [
         [f"{many:,}", value or "-"] for value, many in sorted(counts.items(), key=lambda count: (-count[1], count[0]))
     ]
@@ -180,7 +180,7 @@ def _table(session: Session, jobs: list[Job]) -> None:
             job["name"] + ("" if job["index"] is None else f"[{job['index']}]"),
             job["owner"],
             job["state"] + (" (held)" if job["held"] else ""),
-            f"{job['attempt']}/{max(job['attempt'], job['max_attempts'])}",  # a rule or a person may have given it more
+            f"{job['attempt']}/{max(job['attempt'], job['max_attempts'])}",  # a rule or a person may have increased it
             _exit(job),
             lasting(used) if (used := squeue.time_used(job, now)) else "-",
             session.when(job["created"]),

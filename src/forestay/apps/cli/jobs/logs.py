@@ -42,7 +42,7 @@ def logs(
     try:
         text = session.client.log(name, attempt=attempt)
     except NotFoundError as error:
-        found_job = session.client.job(name)  # the job itself may be what is missing
+        found_job = session.client.job(name)  # the job itself may be missing
         session.report(error)
         if found_job["claim"]:
             session.out.say(f"It is running now: forestay logs -f {name}")
@@ -57,7 +57,7 @@ def logs(
 
 
 def show_output(session: Session, job: str, *, indent: str = "") -> None:
-    """The last lines that a job printed, beside what was asked for."""
+    """Show the last lines of a job's output, in addition to the requested data."""
     from forestay.client import NotFoundError
 
     if session.out.quiet:
@@ -71,7 +71,7 @@ def show_output(session: Session, job: str, *, indent: str = "") -> None:
 
 
 def _follow(session: Session, name: str, attempt: int | None, *, raw: bool) -> None:
-    """Follow to the end of the attempt. A stream that broke is opened again, and what was shown is passed over."""
+    """Follow to the end of the attempt. A broken stream is opened again, and output that was shown is skipped."""
     from forestay.client import Unavailable
     from forestay.client.api import calls
 
@@ -117,7 +117,7 @@ def _piece(session: Session, name: str, text: str, *, raw: bool) -> None:
 
 
 SILENCE = 35.0
-"""Seconds; a server says every ten that the stream is alive."""
+"""Seconds; a server sends a sign of life in the stream every ten."""
 
 
 def _text(data: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import Job
 
 SHOWN = 1000
-"""Jobs that are shown unless more are asked for."""
+"""The number of jobs shown unless more are requested."""
 
 
 def queue(
@@ -157,7 +157,7 @@ def _order(state: str) -> str:
 
 
 def whoami(session: Session) -> str:
-    """Who the server says that the token is."""
+    """The identity of the token, as reported by the server."""
     from forestay.client.transport.errors import BadAnswer
 
     you = session.client.status().get("you")

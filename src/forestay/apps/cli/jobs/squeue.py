@@ -1,6 +1,6 @@
 """The queue as squeue shows it: its columns, its state codes, its format string.
 
-A word of Slurm's is used where it means the same thing.
+Slurm's terms are used where they mean the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import Job
 
 OPEN_STATES = ("running", "faulted", "available")
-"""What the queue shows when nothing else is asked for, in the order of interest."""
+"""The states that the queue shows by default, in the order of interest."""
 
 _BY_WORD: dict[str, tuple[str, ...]] = {
     "pd": ("available",), "pending": ("available",),
@@ -35,7 +35,7 @@ _OURS = ("available", "running", "faulted", "forced_complete", "failed", "cancel
 
 
 def states_named(words: str) -> tuple[str, ...]:
-    """The states that squeue's codes or names, or our own names, stand for."""
+    """The states for squeue's codes or names, or for our own names."""
     found_words: list[str] = []
     for word in words.lower().split(","):
         word = word.strip()
@@ -51,7 +51,7 @@ def states_named(words: str) -> tuple[str, ...]:
 
 
 def only_held(words: str) -> bool:
-    """Whether only held jobs were asked for."""
+    """Whether only held jobs were requested."""
     return {word.strip() for word in words.lower().split(",")} <= {"h", "held"}
 
 
@@ -62,7 +62,7 @@ def code(job: Job) -> str:
         return "H" if job["held"] else "PD"
     if state == "running":
         if job["claim"] is None:
-            return "H"  # it has ended, and the end is kept until someone lets the job go on
+            return "H"  # it has ended, and the end is kept until someone releases the job
         return {"staging-in": "CF", "staging-out": "CG"}.get(job["phase"] or "", "R")
     if state == "failed" and (job["last"] or {}).get("reason") == "wall-limit":
         return "TO"
@@ -88,7 +88,7 @@ def colour(short: str) -> str:
 
 
 def time_used(job: Job, now: datetime) -> float:
-    """Seconds the job has run: of the claim that stands, or of the last attempt."""
+    """Seconds the job has run: in its present claim, or in the last attempt."""
     granted = read_moment(job["claim"]["granted"]) if job["claim"] else None
     if granted is not None:
         return (now - granted).total_seconds()
@@ -96,7 +96,7 @@ def time_used(job: Job, now: datetime) -> float:
 
 
 def reason(job: Job, now: datetime) -> str:
-    """Why a job does not run: a word of Slurm's where there is one, and never a space."""
+    """Why a job does not run: Slurm's term where there is one, and never a space."""
     if job["held"]:
         return "JobHeldUser" if job["holders"] == [job["owner"]] else "Held:" + "+".join(job["holders"])
     if job["state"] == "faulted":
@@ -114,7 +114,7 @@ def reason(job: Job, now: datetime) -> str:
 
 
 def waits_for(job: Job) -> str:
-    """Why no pilot gets a job although there may be room, in one word."""
+    """Why no pilot gets a job although slots may be free, in one word."""
     waiting = str(job.get("waiting") or "")
     if waiting.startswith("no pilot satisfies"):
         return "NoPilotSatisfies"
@@ -142,7 +142,7 @@ def place(job: Job, now: datetime) -> str:
 
 
 class QueueEntry(NamedTuple):
-    """What a field of the queue is computed from."""
+    """The data from which the fields of a row are computed."""
 
     job: Job
     now: datetime

@@ -1,7 +1,7 @@
 """The commands that change a job: cancel, hold, release, retry, force-complete, force-fail.
 
-Each goes through the same version-checked write on the server. Several jobs are steered one by one; one that refuses does
-not keep the others back.
+Each uses the same version-checked write on the server. Several jobs are processed one by one; a refusal does
+not stop the others.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _claim(session: Session, name: str, attempt: int) -> str:
 
 
 def _agreed(session: Session, names: Sequence[str], what: str, *, yes: bool, warning: str = "") -> bool:
-    """Show a person which jobs are meant, and ask."""
+    """Show a person the selected jobs, and ask for confirmation."""
     if yes or not session.out.at_terminal or not names:
         return True
     for name in names[:SHOWN]:
@@ -162,7 +162,7 @@ def _agreed(session: Session, names: Sequence[str], what: str, *, yes: bool, war
 
 
 def _each(session: Session, names: Sequence[str], steer: Callable[[str], Job]) -> int:
-    """Steer every job; the exit code is that of the first that refused."""
+    """Apply the action to every job; the exit code is that of the first refusal."""
     from forestay.client import ClientError, NotAllowed, Unavailable
     from forestay.client.transport.errors import WaitsForApproval
 
@@ -187,7 +187,7 @@ def _each(session: Session, names: Sequence[str], steer: Callable[[str], Job]) -
                 first = first or code
                 errors.append({"id": name, "message": str(error), "exit_code": int(code)})
                 if isinstance(error, Unavailable) or (isinstance(error, NotAllowed) and error.status == 401):
-                    break  # the others would fare no better
+                    break  # the others would fail as well
             else:
                 done.append(job)
                 if not out.as_json:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import Job, Story, TransitionJson
 
 TAIL = 10
-"""Lines of a log that are shown with a failed attempt."""
+"""The number of log lines shown with a failed attempt."""
 
 
 def story(session: Session, job: Annotated[str, JOB]) -> None:
@@ -109,7 +109,7 @@ def _aside(evidence: dict[str, Any]) -> str:
 
 
 def _evidence(evidence: dict[str, Any], job: Job, paint: Callable[..., str]) -> Iterator[str]:
-    """How an attempt ended, and the last of what it printed."""
+    """How an attempt ended, and the end of its output."""
     last: Any = evidence.get("ending") or {}
     facts = [in_words(last)] if last.get("outcome") != "ok" else ["succeeded"]
     if last.get("wall") is not None:
@@ -132,7 +132,7 @@ def _evidence(evidence: dict[str, Any], job: Job, paint: Callable[..., str]) -> 
 
 
 def hints(last: dict[str, Any], asked_memory: int) -> list[str]:
-    """What the evidence points to, when it is plain."""
+    """What the evidence points to, in clear cases."""
     peak = last.get("peak_memory") or 0
     if asked_memory and peak >= 0.95 * asked_memory:
         return [f"It used all its requested memory; request more than {size(asked_memory)} (--memory)."]
@@ -148,7 +148,7 @@ def hints(last: dict[str, Any], asked_memory: int) -> list[str]:
 
 
 def next_steps(job: Job) -> list[tuple[str, str]]:
-    """What a person can do about a job as it stands: what for, and the command."""
+    """The possible actions on a job in its present state: the purpose, and the command."""
     name, state = job["id"], job["state"]
     log = ("See its output", f"forestay logs {name}")
     if job["held"]:

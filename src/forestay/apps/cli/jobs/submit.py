@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExhaustedAction(StrEnum):
-    """What becomes of a job whose attempts are used up."""
+    """What happens to a job whose attempts are used up."""
 
     FAIL = "fail"
     HOLD = "hold"
@@ -261,7 +261,7 @@ def _specification(
 def _from_file(
     path: Path, specification: SpecificationJson | None, common: dict[str, Any]
 ) -> tuple[Iterable[NewJob], SpecificationJson | None, int | None]:
-    """The jobs of a file, the specification they share, and how many there are if that is known."""
+    """The jobs of a file, the specification they share, and their number if known."""
     if str(path) == "-":
         return _lines(sys.stdin, "stdin", specification, common), specification, None
     try:
@@ -345,7 +345,7 @@ def _send(
                     step.to(len(accepted))
     except (ClientError, KeyboardInterrupt, typer.BadParameter) as error:
         if accepted or isinstance(error, KeyboardInterrupt) or getattr(error, "outcome_unknown", False):
-            # Else nothing was submitted, and there is nothing to continue.
+            # Otherwise nothing was submitted, and there is nothing to continue.
             _tell_of_rest(session, accepted, used, total)
         raise
     if not accepted:
@@ -354,7 +354,7 @@ def _send(
 
 
 def _tell_of_rest(session: Session, accepted: Sequence[AcceptedJson], key: str, total: int | None) -> None:
-    """What was accepted, and how to continue without submitting it twice."""
+    """Report what was accepted, and how to continue without submitting it twice."""
     if not session.options.as_json:
         for accepted_json in accepted:
             session.out.data(accepted_json["id"])

@@ -75,7 +75,7 @@ def wait_for(
     timeout: float | None = None,
     attempts: int = 0,
 ) -> WaitedJobs:
-    """Wait, and say on a terminal how far it is. Ctrl-C says how to come back."""
+    """Wait, and show the progress on a terminal. Ctrl-C prints how to continue waiting."""
     from forestay.client import TimedOut
     from forestay.client.api.answers import FINAL
     from forestay.client.api.waiting import wait as wait_by_client
@@ -118,7 +118,7 @@ def _doing(jobs: Sequence[str]) -> str:
 
 
 def exit_code(session: Session, waiting: WaitedJobs, *, propagate: bool = False) -> int:
-    """0 if every job is where it was waited for; 8, or the job's own code, if one ended otherwise."""
+    """0 if every job reached the awaited state; 8, or the job's own code, if one ended otherwise."""
     bad = [job for job in (waiting.known[name] for name in waiting.jobs) if not waiting.ended_well(job)]
     if not bad:
         return ExitCode.OK
@@ -135,7 +135,7 @@ def exit_code(session: Session, waiting: WaitedJobs, *, propagate: bool = False)
 
 
 def own_code(job: Job) -> int:
-    """The exit code of the command itself; 128 and the signal as a shell has it; 8 when it has none."""
+    """The exit code of the command itself; 128 plus the signal, as in a shell; 8 if there is none."""
     last = job["last"] or {}
     if last.get("signal"):
         return 128 + int(last["signal"] or 0)

@@ -80,7 +80,7 @@ def show(session: Session, name: Annotated[str, typer.Argument(metavar="PATTERN"
 
 
 def _lines(value: Any, indent: str = "") -> list[str]:
-    """A plain value as a person reads it."""
+    """A plain value in readable form."""
     lines: list[str] = []
     for key, inner in value.items() if isinstance(value, dict) else (("-", other_inner) for other_inner in value):
         head = f"{indent}{key}:" if isinstance(value, dict) else f"{indent}-"
@@ -106,7 +106,7 @@ def run_fixtures(
     from forestay.formats.rules.pack_folder import folders, read_packs
 
     try:
-        # One's own are tried beside all others, as they will be used.
+        # A site's own patterns are tested together with all others, as they will be used.
         mine = read_packs([folder], with_shipped=False).patterns if folder else None
         known = [path for path in folders() if folder is None or path.resolve() != folder.resolve()]
         everything = read_packs([*known, *([folder] if folder else [])])

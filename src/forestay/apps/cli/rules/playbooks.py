@@ -109,7 +109,7 @@ def _tell(session: Session, file: Path, read: PlaybookText) -> None:
 
 
 def _add(session: Session, read: list[tuple[Path, PlaybookText]], type_: str | None) -> int:
-    """All of them, or none where one is wrong."""
+    """Store all of them, or none if one is invalid."""
     from forestay.formats.rules.playbook_files import with_versions
     from forestay.formats.rules.playbook_json import write_playbook_text
 
@@ -153,7 +153,7 @@ def ready_text(session: Session, file: Path) -> str | None:
 
 
 def _versions(session: Session, file: Path, read: PlaybookText) -> dict[str, str] | None:
-    """The versions of the worklets that are named by their files, which are stored first; None: one of them is no flow."""
+    """The versions of the worklets that are named by their files, which are stored first; None: one of them is not a flow."""
     from forestay.formats.flows.yaml_flow import write_flow_text
     from forestay.formats.rules.playbook_files import worklet_files
 

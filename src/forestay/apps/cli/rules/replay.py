@@ -230,7 +230,7 @@ def _lines(session: Session, reply: dict[str, Any]) -> list[str]:
 
 
 def _evaluated(reply: dict[str, Any]) -> list[str]:
-    """On how many incidents the rules were evaluated; a server of before says nothing of it."""
+    """On how many incidents the rules were evaluated; servers of earlier releases do not report it."""
     evaluated, read = reply.get("evaluated"), reply.get("read", [])
     if not evaluated or not read:
         return []

@@ -117,7 +117,7 @@ def apply(
 
 
 def _set_states(session: Session, rules: RuleFile, done: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Promote and demote what the file says, through the same replay as `rules promote`; what was refused does not stop the others."""
+    """Promote and demote rules as the file says, through the same replay as `rules promote`; a refusal does not stop the others."""
     from forestay.client.transport.errors import BadRequest, ConflictError
 
     moved: dict[str, str] = {}
@@ -136,7 +136,7 @@ def _set_states(session: Session, rules: RuleFile, done: dict[str, Any]) -> tupl
 
 
 def diff_file(session: Session, file: Path, *, prune: bool) -> int:
-    """What applying a file would do; 1 where that is something."""
+    """Show what applying a file would do; returns 1 if it would change anything."""
     rules = read_file(file, server_follows=True)
     if rules.problems:
         return _refuse(session, file, rules)
@@ -180,7 +180,7 @@ def _lines(session: Session, done: dict[str, Any], states: dict[str, str]) -> li
 
 
 def read_file(file: Path, *, server_follows: bool = False) -> RuleFile:
-    """A file of rules, or stdin, with what is wrong in it."""
+    """A file of rules, or stdin, with its errors."""
     from forestay.apps.rule_file_check import check_rule_file
     from forestay.formats.text.yaml_text import MAX_BYTES
 

@@ -297,7 +297,7 @@ def remove(session: Session, rule: Annotated[str, RULE], rule_set: AnySet = None
 
 
 def changed(session: Session, done: dict[str, Any], words: str) -> int:
-    """What a change of a rule set led to."""
+    """The result of a change of a rule set."""
     if session.out.as_json:
         session.out.document(done)
         return ExitCode.OK

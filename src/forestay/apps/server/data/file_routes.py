@@ -109,7 +109,7 @@ def _check_name(name: str) -> None:
 def _place(
     context: RequestContext, tenant: str, name: str, element: str, path: str | None
 ) -> tuple[StorageElement, str]:
-    """The place that is meant, if the tenant may have anything there."""
+    """The requested place, if the tenant may read anything there."""
     _check_name(name)
     known = context.services.components.elements.elements.get(element)
     if known is None or not known.serves(tenant):

@@ -55,7 +55,7 @@ async def answer_approval(context: TheDesk, who: Approver, request: str, body: A
     try:
         before = await approvals.get(who.tenant, request)
         if body.agree and who.subject == before.asking.by:
-            # Before the log says that somebody agreed.
+            # Before the log records the approval.
             raise HttpProblem(403, f"{who.subject} requested it; another person must approve it")
         if before.answered is None:
             what = "approval.agree" if body.agree else "approval.refuse"

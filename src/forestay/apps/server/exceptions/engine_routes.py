@@ -29,7 +29,7 @@ MAX_EVENT = 131_072
 """Bytes of one event as JSON."""
 LONGEST_WAIT = 30.0
 MOST_WAITING = 2_000
-"""Requests that may wait for orders at one server."""
+"""The most requests that may wait for orders at one server."""
 EngineName = Annotated[
     str, Path(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="The engine's name, chosen by its operator.")
 ]

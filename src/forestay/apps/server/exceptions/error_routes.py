@@ -28,9 +28,9 @@ router = Router(prefix="/v1/errors", tags=["incidents"])
 FINGERPRINT = r"^[0-9]{1,4}-[0-9a-f]{4,64}$"
 FingerprintId = Annotated[str, Path(pattern=FINGERPRINT)]
 MOST_VALUES = 20
-"""Values that are shown of each tag."""
+"""The most values shown for each tag."""
 SHOWN_LINES = 40
-"""Lines of a sample's log."""
+"""The most lines of a sample's log."""
 StateName = Literal["new", "acknowledged", "snoozed", "resolved", "regressed"]
 
 

@@ -92,7 +92,7 @@ class ActOut(Out):
 
 def _service(context: RequestContext) -> InboxActions:
     parts = context.services.components
-    # Without incidents: those of an act are settled together, not one by one.
+    # Without incidents: those of an action are settled together, not one by one.
     steer = replace(context.services.steer, incidents=None)
     return InboxActions(parts.incidents, parts.store, parts.documents, steer, parts.clock)
 

@@ -28,12 +28,12 @@ from forestay.services.rules.retry_records import RetryRecords
 
 router = Router(prefix="/v1", tags=["incidents"])
 MOST = 50
-"""Decisions that are shown of one incident."""
+"""The most decisions shown for one incident."""
 MOST_NAMED = 1000
-"""Causes and owners to choose from."""
+"""The most causes and owners to choose from."""
 HELD_RUNS = "suspended,held"
 PATIENCE = 0.5
-"""Seconds that the inbox waits for the flow engine; what it holds of failures is worth more than the number of runs."""
+"""Seconds that the inbox waits for the flow engine; its failures matter more than the number of runs."""
 Word = Annotated[str, Query(max_length=200)]
 Since = Annotated[str, Query(max_length=40, description="Only those that happened at this time or later")]
 
@@ -304,7 +304,7 @@ async def read_incident(context: TheDesk, who: Viewer, incident: str) -> Respons
     if found_incident is None or status is None or found_incident.tenant != who.tenant:
         raise HttpProblem(404, "there is no such incident")
     decisions: list[Decision] = []
-    # One by one, since a search may not know the newest yet.
+    # One by one, since a search may not include the newest yet.
     while (
         len(decisions) < MOST and (decision := await incidents.get_decision(incident, len(decisions) + 1)) is not None
     ):

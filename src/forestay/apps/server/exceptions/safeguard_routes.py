@@ -153,7 +153,7 @@ async def read_safeguards(context: TheDesk, who: Viewer) -> Response:
 async def stop_acts(context: TheDesk, who: Operator, body: StopIn) -> Response:
     """Stop all acts of rules. Failures wait; jobs go on."""
     where = _where(context, who, body)
-    # Stopped first: what has to stop must not wait for the log.
+    # Stop first: an emergency stop must not wait for the log.
     await context.services.components.stops.stop(where, by=who.subject, why=body.reason)
     await context.note(who, "safeguard.stop", "all tenants" if body.everywhere else who.tenant, why=body.reason)
     return await _answer(context, who)

@@ -30,7 +30,7 @@ CauseName = Literal[
 ]  # fmt: skip
 RetryName = Literal["same", "changed", "elsewhere", "no"]
 CORRECTED = 0.99
-"""The confidence in what a person says of one failure."""
+"""The confidence in a person's correction of one failure."""
 
 
 class CauseIn(Model):

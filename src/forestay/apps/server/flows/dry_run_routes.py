@@ -140,7 +140,7 @@ async def dry_run(context: TheDesk, who: Submitter, body: DryRunIn) -> Response:
 async def _plan(
     context: RequestContext, who: Principal, body: DryRunIn
 ) -> tuple[FlowPlan, Mapping[str, object], list[str]]:
-    """The flow, its parameters with their defaults, and those that must be given."""
+    """The flow, its parameters with their defaults, and the required ones."""
     parts = context.services.components
     if (body.flow is None) == (body.text is None):
         raise HttpProblem(422, "give either flow or text")

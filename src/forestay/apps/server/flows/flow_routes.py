@@ -37,7 +37,7 @@ SteeringVerb = Literal[
     VerbKind.REDO, VerbKind.SKIP, VerbKind.REPLACE, VerbKind.RESTART, VerbKind.SUSPEND, VerbKind.CONTINUE, VerbKind.FORCE_COMPLETE,
     VerbKind.FORCE_FAIL, VerbKind.REMOVE, VerbKind.RAISE, VerbKind.SET_DATA,
 ]  # fmt: skip
-"""All but the answer to a question, for which there is a route that checks who may."""
+"""All verbs but the answer to a question, which has a route that checks who may answer."""
 
 
 FlowText = Annotated[str, Field(min_length=1, max_length=MAX_BYTES)]
@@ -108,7 +108,7 @@ def flow_version(text: str) -> str:
 
 
 def flow_of_text(text: str) -> Flow:
-    """The flow in the text of a request; 422 with every error if it is none."""
+    """The flow in the text of a request; 422 with all errors if it is invalid."""
     read = read_flow_text(text)
     if read.flow is None:
         wrong = [
@@ -126,7 +126,7 @@ def _with_inner(flow: Flow) -> Iterator[Flow]:
 
 
 def check_requirements(flow: Flow, requirements: RequirementMatcher) -> None:
-    """422 with every error of what the flow's jobs require of their pilots."""
+    """422 with all errors in the jobs' requirements on pilots."""
     jobs = [
         (task.name, job)
         for known in _with_inner(flow)

@@ -15,7 +15,7 @@ from forestay.ports.flows.flow_format import NotInstalled
 
 
 def routers(formats: InstalledFormats) -> Iterator[Router]:
-    """Those of the packages that are installed; for each of the others one that says what to install."""
+    """The routers of installed packages; for each missing one a router that says what to install."""
     for name in PACKAGES:
         try:
             yield from formats.get(name).routers()

@@ -175,7 +175,7 @@ class ResumedOut(Out):
 
 
 async def run_of_tenant(context: RequestContext, run: str, who: Principal) -> RunSummary:
-    """A run of the caller's tenant; any other does not exist."""
+    """A run of the caller's tenant; runs of others are reported as missing."""
     summary: RunSummary | None = None
     if 0 < len(run) <= 64:
         with suppress(NotFound):
@@ -189,7 +189,7 @@ async def run_of_tenant(context: RequestContext, run: str, who: Principal) -> Ru
 
 
 def home_of(context: RequestContext, summary: RunSummary) -> ExceptionEngine:
-    """Where a run lives: in our engine, or in another."""
+    """The engine of a run: ours, or another."""
     return engine_of(context) if is_ours(summary) else context.services.engines
 
 

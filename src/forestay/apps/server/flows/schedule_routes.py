@@ -105,7 +105,7 @@ def schedules_of(context: RequestContext) -> RunSchedules:
 
 
 async def _schedule(context: RequestContext, who: Principal, name: str) -> StoredSchedule:
-    """A schedule of the caller's tenant; any other does not exist."""
+    """A schedule of the caller's tenant; schedules of others are reported as missing."""
     missing = HttpProblem(404, f"there is no schedule {name[:64]} in tenant {who.tenant}")
     if not NAME.fullmatch(name):
         raise missing

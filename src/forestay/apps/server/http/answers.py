@@ -41,7 +41,7 @@ WITH_BODY = (400, 408, 413)
 
 
 def errors(*statuses: int, body: bool = False) -> Responses:
-    """The errors that a route may answer, beside those that any may."""
+    """The errors that a route may return, in addition to the common ones."""
     wanted = sorted({*ALWAYS, *statuses, *(WITH_BODY if body else ())})
     schema = {"$ref": "#/components/schemas/ProblemOut"}
     return {

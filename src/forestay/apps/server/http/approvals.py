@@ -50,7 +50,7 @@ WAITS: Responses = {202: {"model": PendingApprovalOut, "description": "Nothing w
 
 
 def alone(context: RequestContext, who: Principal, action: str, target: str, *, owner: str) -> bool:
-    """Whether a person may do this by themselves: it needs nobody else, it ends their own run, or this domain has only one person."""
+    """Whether a person may do this alone: it needs no approval, it ends their own run, or this domain has only one person."""
     if context.services.components.settings.approvals == "off":
         return True
     own = action == "remove" and target in ("run", "ancestors") and owner == who.subject
@@ -68,7 +68,7 @@ async def ask(
     act: Mapping[str, Any],
     words: str,
 ) -> Response:
-    """Write the request down, and say that it waits: 202."""
+    """Store the request, and answer that it waits: 202."""
     parts = context.services.components
     now = parts.clock.now()
     asking = ApprovalRequest(
@@ -108,7 +108,7 @@ def approval_public(known: ApprovalRecord) -> dict[str, object]:
 
 
 async def carry_out(context: RequestContext, known: ApprovalRecord) -> ApprovalRecord:
-    """Do what was agreed to, in the name of who asked; once, however often it is called."""
+    """Carry out an approved request on behalf of the requester; once, however often it is called."""
     asking, act = known.asking, known.asking.act
     assert known.answered is not None  # noqa: S101 - the caller looked
     reason = f"{asking.why} (approved by {known.answered.by})".strip()
@@ -174,7 +174,7 @@ async def _run_verb(context: RequestContext, run: str, verb: Verb) -> str:
 
 
 def verb_act(kind: str, verb: Verb, *, begun_by: int | None = None) -> dict[str, Any]:
-    """A verb as it is kept until another person agrees."""
+    """The stored form of a verb that waits for approval."""
     plain = {
         "id": verb.id,
         "kind": verb.kind.value,

@@ -1,4 +1,4 @@
-"""What one caller may use of a server at a time, so that others are served beside it."""
+"""Limits on what one caller may use of a server at a time, so that others are served too."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from starlette.types import Scope
 from forestay.apps.server.http.problems import HttpProblem
 
 CALLER = "forestay.caller"
-"""Where the check of a token leaves, in the scope of a request, whose it is."""
+"""The key in a request's scope for its caller, set by the check of the token."""
 LONG_SLICE = 0.01
-"""Seconds for which a body may hold the loop without a rest after it."""
+"""Seconds for which a body may block the loop without a pause after it."""
 REST = 50.0
-"""How many times as long as a body held the loop its caller's next one waits: others meet it in fewer than two of a hundred requests."""
+"""The pause before the caller's next large body, as a multiple of the time for which this one blocked the loop: fewer than two in a hundred requests of others are affected."""
 REFUSED = 2.0
-"""Seconds of rest after a body that was refused for its shape."""
+"""Seconds of pause after a body that was refused for its shape."""
 TURN = "forestay.turn"
-"""Where a request with a large body has its turn, in its scope."""
+"""The key in a request's scope for the turn of a large body."""
 WORKPLACE, AT_WORK = "forestay.workplace", "forestay.at_work"
 PATIENCE = 30.0
-"""Seconds that a request waits for its turn before it is told to come again."""
+"""Seconds that a request waits for its turn before it is refused and asked to retry."""
 
 
 @dataclass(slots=True)
 class Turn:
-    """A request with a large body."""
+    """The turn of a request with a large body."""
 
     rest: float = 0.0
-    """Seconds that the caller's next one waits."""
+    """Seconds that the caller's next large body waits."""
 
     def parsed(self, *, longest: float, total: float) -> None:
-        """It was parsed, in slices of which the longest held the loop that long."""
+        """It was parsed, in slices of which the longest blocked the loop for this long."""
         self.rest = max(self.rest, total, REST * longest if longest > LONG_SLICE else 0.0)
 
     def refused(self) -> None:
-        """It is larger than any that is read: whoever sends one sends more."""
+        """It exceeds the limit for any body: its sender will send more of them."""
         self.rest = max(self.rest, REFUSED)
 
 
 @dataclass(slots=True, eq=False)
 class _Caller:
     users: int = 0
-    """Requests that look at this; with none it is forgotten."""
+    """Requests that use this entry; without any it is dropped."""
     waiting: int = 0
-    """Streams and long polls."""
+    """Open streams and long polls."""
     bytes: int = 0
-    """Of bodies that are being received or worked on."""
+    """Bytes of bodies that are being received or processed."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     rested: float = 0.0
     """When the next large body may be parsed."""
@@ -58,7 +58,7 @@ class _Caller:
 
 @dataclass(slots=True, eq=False)
 class Workplace:
-    """Where the requests that show one token take turns."""
+    """The turns of requests with the same token."""
 
     free: asyncio.Semaphore
     users: int = 0
@@ -82,13 +82,13 @@ class CallerLimits:
     _callers: dict[str, _Caller] = field(default_factory=dict)
     _at_work: dict[bytes, Workplace] = field(default_factory=dict)
     parsing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Large bodies are parsed one after another: two at once would hold the loop twice as long before each turn of others."""
+    """Large bodies are parsed one after another: two at once would block the loop twice as long before each turn of others."""
 
     @asynccontextmanager
     async def at_work(self, scope: Scope) -> AsyncIterator[None]:
-        """For as long as a request is worked on. Those that show one token take turns: a thousand at once delay nobody else.
+        """Entered while a request is processed. Requests with the same token take turns: a thousand at once do not delay others.
 
-        The token is not verified yet, since that is work as well.
+        The token is not verified yet, since verification is work as well.
         """
         shown = next((value for name, value in scope["headers"] if name in (b"authorization", b"cookie")), b"")
         known = self._at_work.get(shown)
@@ -109,7 +109,7 @@ class CallerLimits:
 
     @contextmanager
     def waiting(self, scope: Scope) -> Iterator[None]:
-        """For as long as a stream or a long poll is open; it is no work meanwhile."""
+        """Entered while a stream or a long poll is open, which does not count as processing."""
         if WORKPLACE in scope:
             scope[WORKPLACE].give(scope)
         with self._caller(scope) as caller:
@@ -123,7 +123,7 @@ class CallerLimits:
 
     @contextmanager
     def body(self, scope: Scope) -> Iterator[BodyBytes]:
-        """For as long as the body of a request is received and worked on."""
+        """Entered while the body of a request is received and processed."""
         with self._caller(scope) as caller:
             held = BodyBytes(self.most_bytes, caller)
             try:
@@ -133,7 +133,7 @@ class CallerLimits:
 
     @asynccontextmanager
     async def large_body(self, scope: Scope) -> AsyncIterator[Turn]:
-        """The turn of a request with a large body, from its first bytes to its answer: one of a caller at a time, then a rest."""
+        """The turn of a request with a large body, from its first bytes to its response: one per caller at a time, then a pause."""
         with self._caller(scope) as caller:
             turn = Turn()
             try:
@@ -170,7 +170,7 @@ class CallerLimits:
             self._forget(name, caller)
 
     def _forget(self, name: str, caller: _Caller) -> None:
-        """Forget a caller that has nothing here, at once or after its rest."""
+        """Drop a caller without requests, at once or after its pause."""
         if caller.users or self._callers.get(name) is not caller:
             return
         rest = caller.rested - time.monotonic()

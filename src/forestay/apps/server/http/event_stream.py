@@ -16,19 +16,19 @@ from forestay.apps.server.http.problems import HttpProblem, answer
 
 T = TypeVar("T")
 REFUSED_AFTER = 20.0
-"""Seconds until a stream is refused that its caller has too many of."""
+"""Seconds before a stream is refused because its caller has too many."""
 ENDED = "forestay.ended"
-"""Where a route's check of its token leaves, in the scope of the request, what waits until that token is good no more."""
+"""The key in a request's scope for an awaitable that ends when the token is no longer valid, set by the check of the token."""
 
 
 def event(name: str, data: object, *, number: str | None = None) -> bytes:
-    """One event as it goes over the wire."""
+    """One event in the format of the stream."""
     head = f"id: {number}\n".encode() if number else b""
     return head + b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"
 
 
 class EventStream(Response):
-    """Sends what a generator yields; closes the generator as soon as either side goes away, or the token that opened it is good no more."""
+    """Sends what a generator yields; closes the generator as soon as either side disconnects, or the token that opened it is no longer valid."""
 
     media_type = "text/event-stream"
 
@@ -44,7 +44,7 @@ class EventStream(Response):
                 await self._stream(scope, receive, send)
         except HttpProblem as refused:
             await self._source.aclose()
-            # Whoever has too many open asks for more at once, and each refusal would cost as much as an answer.
+            # A caller with too many open streams retries at once, and each refusal would cost as much as an answer.
             waits = [asyncio.create_task(_until_gone(receive)), asyncio.create_task(self._stopping.wait())]
             await asyncio.wait(waits, timeout=REFUSED_AFTER, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
@@ -81,12 +81,12 @@ async def _until_gone(receive: Receive) -> None:
 
 
 async def while_wanted(work: Coroutine[Any, Any, T], request: Request, stopping: asyncio.Event) -> T | None:
-    """Carry on only while someone waits for the answer and the server runs; None when the work was given up."""
+    """Continue only while someone waits for the answer and the server runs; None if the work was given up."""
     try:
         with request.app.state.context.callers.waiting(request.scope):
             return await _while_wanted(work, request.receive, stopping)
     finally:
-        work.close()  # where the caller has too many already, it was never begun
+        work.close()  # if the caller has too many already, it was never begun
 
 
 async def _while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping: asyncio.Event) -> T | None:
@@ -102,5 +102,5 @@ async def _while_wanted(work: Coroutine[Any, Any, T], receive: Receive, stopping
     finally:
         for other_task in (task, *reasons):
             other_task.cancel()
-        if not task.done():  # otherwise whoever has the answer waits for nothing more
+        if not task.done():  # otherwise the client has the answer and waits for nothing more
             await asyncio.gather(task, return_exceptions=True)

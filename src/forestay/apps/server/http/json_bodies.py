@@ -1,6 +1,6 @@
 """JSON bodies: their shape is bounded before anything is built of them, and large ones are parsed in slices.
 
-One body of a megabyte can hold half a million empty lists: to build, check and collect them takes seconds, in which the loop
+One body of a megabyte can contain half a million empty lists: building, checking and collecting them takes seconds, in which the loop
 serves nobody. The shape is counted on the bytes, at a gigabyte in a second or two, without building anything.
 """
 
@@ -19,7 +19,7 @@ from forestay.apps.server.http.problems import MOST_FIELDS, HttpProblem, invalid
 from forestay.services.shared.loop_slices import LoopSlices
 
 MAX_DEPTH = 100
-"""Levels of lists and objects: a flow has twenty, and a reader that calls itself needs a bound."""
+"""Levels of lists and objects: a flow has twenty, and a recursive reader needs a bound."""
 MAX_ELEMENTS = 1_000_000
 """Values of a whole body: 10,000 jobs with a hundred each."""
 MAX_IN_ITEM = 50_000
@@ -30,7 +30,7 @@ SMALL_ELEMENTS = 2_000
 
 _WINDOW = 16_384
 _ITEM_DEPTH = 2
-"""Where the items of the body's lists are: `{"jobs": [HERE, HERE]}`."""
+"""The depth of the items of the body's lists: `{"jobs": [HERE, HERE]}`."""
 _OTHER = bytes(sorted(set(range(256)) - set(b'[]{}",')))
 _AS_LISTS = bytes.maketrans(b"{}", b"[]")
 _decoder = json.JSONDecoder()
@@ -38,7 +38,7 @@ _SPACE = " \t\n\r"
 
 
 class JsonShape:
-    """How deep a text nests and how many values it has, counted from its bytes as they come."""
+    """The nesting depth and the number of values of a text, counted from its bytes as they arrive."""
 
     def __init__(self) -> None:
         self.elements = 0
@@ -47,10 +47,10 @@ class JsonShape:
         self._depth = 0
         self._within_string = False
         self._rest = b""
-        """A backslash at the end of what was read, which belongs to what comes."""
+        """A backslash at the end of a piece, which belongs to the next."""
 
     def read(self, piece: bytes) -> None:
-        """Count a piece; raises `HttpProblem`. What is no JSON is counted somehow, and refused by the parser."""
+        """Count a piece; raises `HttpProblem`. Invalid JSON gives arbitrary counts, and is refused by the parser."""
         text = (self._rest + piece).replace(b"\\\\", b"")
         self._rest = b"\\" if text.endswith(b"\\") else b""
         parts = text.replace(b'\\"', b"").translate(None, _OTHER).split(b'"')
@@ -67,7 +67,7 @@ class JsonShape:
             raise HttpProblem(413, f"one item of the body has more than {MAX_IN_ITEM} values; put them into a file")
 
     def _nest(self, brackets: bytes) -> int:
-        """Follow the depth through brackets, pair by pair from the inside; the lowest depth on the way."""
+        """Follow the depth through brackets, pair by pair from the inside; returns the lowest depth."""
         levels = 0
         while (shorter := brackets.replace(b"[]", b"")) != brackets:
             brackets = shorter
@@ -86,7 +86,7 @@ class JsonShape:
 async def parsed_json(request: Request, model: type[BaseModel] | None = None) -> Any:
     """The body as plain values; `HttpProblem` or `json.JSONDecodeError`.
 
-    Of a large body the items of a list of models are checked as they are read, and are models in the answer.
+    In a large body the items of a list of models are validated as they are read, and are models in the result.
     """
     body = await request.body()
     if len(body) <= SMALL_BYTES:
@@ -160,11 +160,11 @@ async def _in_slices(text: str, model: type[BaseModel] | None, slices: LoopSlice
 
 _END = object()
 _SHOWN = 100
-"""An error carries the text that it is about; nobody needs all of a large one."""
+"""The most characters of the text that an error contains."""
 
 
 async def _items(text: str, place: int, slices: LoopSlices) -> AsyncIterator[tuple[Any, int]]:
-    """Each item of a list with where it ends; at last where the list ends."""
+    """Each item of a list with its end position; finally the end of the list."""
     place = _past_space(text, place + 1)
     while text[place : place + 1] != "]":
         member, place = _decoded(text, place)
@@ -175,7 +175,7 @@ async def _items(text: str, place: int, slices: LoopSlices) -> AsyncIterator[tup
 
 
 def _next(text: str, place: int, closing: str) -> int:
-    """Where the next member begins, or the closing bracket stands."""
+    """The position of the next member, or of the closing bracket."""
     place = _past_space(text, place)
     found = text[place : place + 1]
     if found == closing:
@@ -203,7 +203,7 @@ Check = Callable[[Any, tuple[str, int], list[Any]], Any]
 
 
 def _item_check(model: type[BaseModel] | None, name: str) -> Check:
-    """What makes an item of a list what the model of the body says."""
+    """The validator for an item of a list, from the model of the body."""
     field = model.model_fields.get(name) if model is not None else None
     annotation = field.annotation if field is not None else None
     inner = get_args(annotation)[0] if get_origin(annotation) is list else None

@@ -29,9 +29,9 @@ TITLES = {
     503: "Store unavailable",
 }
 GA4GH = ("/ga4gh/", "/v1/tasks", "/v1/service-info")
-"""The clients of these interfaces look for `msg` and `status_code`."""
+"""Clients of these interfaces expect `msg` and `status_code`."""
 MOST_FIELDS = 100
-"""Wrong fields that one answer names."""
+"""The most invalid fields that one response lists."""
 STATUS: Mapping[type[PortError], int] = {Transient: 503, Permanent: 400, Conflict: 409, NotFound: 404}
 
 
@@ -44,7 +44,7 @@ class HttpProblem(HTTPException):
 
 
 def invalid_fields(errors: Sequence[Mapping[str, Any]]) -> HttpProblem:
-    """What the checks of a body found, field by field."""
+    """The errors in a body, field by field."""
     shown = [{"at": ".".join(map(str, error["loc"])), "detail": error["msg"]} for error in errors[:MOST_FIELDS]]
     return HttpProblem(422, f"{len(errors)} field(s) are invalid", shown)
 
@@ -62,18 +62,18 @@ def body_of(status: int, detail: str, errors: Sequence[Mapping[str, object]] = (
 
 
 def ga4gh_body(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()) -> dict[str, Any]:
-    """What is wrong goes into the message: there is no other place for it."""
+    """The body of an error for GA4GH clients: all details are in the message, since there is no other place for them."""
     lines = [detail, *(f"{error['at']}: {error['detail']}" for error in errors)]
     return {"msg": "; ".join(lines), "status_code": status}
 
 
 def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = (), *, path: str = "") -> Response:
-    """An error, in the form that belongs to the path that was asked for."""
+    """An error in the form of the requested path."""
     ga4gh = path.startswith(GA4GH)
     body = ga4gh_body(status, detail, errors) if ga4gh else body_of(status, detail, errors)
     headers = {}
     if status in (408, 431):
-        headers["Connection"] = "close"  # the rest of the request is not waited for
+        headers["Connection"] = "close"  # do not wait for the rest of the request
     if status in (429, 503):
         headers["Retry-After"] = "1"
     if status == 401:
@@ -83,7 +83,7 @@ def answer(status: int, detail: str, errors: Sequence[Mapping[str, object]] = ()
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error this way."""
+    """Install the handlers that return every error in this form."""
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
@@ -103,7 +103,7 @@ def install(app: FastAPI) -> None:
 
 
 def asked_time(text: str | None, field: str) -> int | None:
-    """A time of a request in milliseconds; a problem if it is none."""
+    """A time in a request in milliseconds; a problem if it is invalid."""
     if text is None:
         return None
     try:

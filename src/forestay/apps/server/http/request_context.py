@@ -35,17 +35,17 @@ from forestay.services.shared.recent import Recent
 
 MAX_TOKEN = 8192
 KNOWN_PILOTS = 150_000
-"""Pilots of which a server remembers where they are: more than it can have at a time."""
+"""The number of pilots whose location a server caches: more than it can have at a time."""
 DOWNSTREAMS = "/v1/downstreams/"
 FOR_PEERS = ("/ga4gh/wes/v1/", "/v1/peering/")
-"""Where other domains ask; nothing else here is any of their business."""
+"""The paths for other domains, which have access to no others."""
 LATEST = 86_400
-"""Seconds for which the ended token of a pilot can still be traded for a new one."""
+"""Seconds for which the expired token of a pilot can still be exchanged for a new one."""
 REVOKED = "the access of this pilot was revoked"
 LOOK_EVERY = 60.0
-"""Seconds between looks whether the token of an open stream is still good."""
+"""Seconds between checks whether the token of an open stream is still valid."""
 WORD_HEADER = "X-Forestay-Word"
-"""With it a page shows that an act is its own: no other site can read the word, nor send the header without being asked first."""
+"""The CSRF header: it shows that a request comes from our own page, since no other site can read the token, nor send the header without a preflight."""
 
 
 @dataclass(slots=True)
@@ -56,29 +56,29 @@ class RequestContext:
     metrics: Metrics
     callers: CallerLimits
     open_jobs: CoalescingCache[str, dict[str, int]]
-    """How many jobs of a tenant are not over, by state."""
+    """The number of a tenant's jobs that have not ended, by state."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     logs: dict[tuple[str, str], set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
-    """Who follows the log of which pilot's claim here."""
+    """The followers of logs at this server, by pilot and claim."""
     logged: OrderedDict[tuple[str, str], str | None] = field(default_factory=OrderedDict)
-    """The jobs of claims whose pilots sent pieces of logs that are followed elsewhere; None for no such job."""
+    """The jobs of claims whose pilots sent pieces of logs that are followed at other servers; None if there is no such job."""
     hosts: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
-    """Where each pilot runs, as it said when it registered."""
+    """The host of each pilot, as reported at registration."""
     places: Recent[str, tuple[str, int]] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     runtimes: Recent[str, frozenset[str] | None] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
-    """The container runtimes of each pilot; None: it does not say."""
+    """The container runtimes of each pilot; None: not reported."""
     """The site and the slots of each pilot."""
     machines: Recent[str, PilotClass] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
-    """What each pilot says of itself, for jobs that require something."""
+    """The class of each pilot, for jobs with requirements."""
     peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []
-    """Sources among pilots that have a file, for one pilot: the nearest first."""
+    """Returns the pilots that have a file as sources for another pilot, the nearest first."""
     views: Recent[str, Viewpoint] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
-    """From where each pilot looks at storage elements."""
+    """The viewpoint of each pilot on storage elements."""
     waiting_engines: int = 0
     """Requests of other engines that wait for orders here."""
 
     def refuse_revoked(self, pilot: str) -> None:
-        """Let no pilot on whose right was taken away."""
+        """Refuse a revoked pilot."""
         if pilot in self.services.revocations.known:
             raise HttpProblem(403, REVOKED)
 
@@ -86,20 +86,20 @@ class RequestContext:
         return await self.services.specifications.find(ids)
 
     def know(self, specifications: Iterable[Specification]) -> None:
-        """These are about to be stored: whoever claims their jobs at once need not read them back."""
+        """Cache specifications that are about to be stored: a claim of their jobs right after need not read them."""
         known = list(specifications)
         self.services.specifications.know(known)
         self.services.match.know(known)
 
     async def job(self, job: str, who: Principal) -> Stored:
-        """A job of the caller's tenant; any other does not exist."""
+        """A job of the caller's tenant; jobs of others are reported as missing."""
         stored = (await self.services.components.store.get([job])).get(job) if len(job) <= 64 else None
         if stored is None or stored.document.tenant != who.tenant:
             raise HttpProblem(404, f"there is no job {job[:64]} in tenant {who.tenant}")
         return stored
 
     async def view(self, pilot: str, tenant: str) -> Viewpoint:
-        """From where a pilot looks at storage elements; asked only where there are any."""
+        """The viewpoint of a pilot on storage elements; needed only if there are any."""
         if not self.services.components.elements.elements:
             return Viewpoint(tenant)
         view = self.views.get(pilot)
@@ -113,7 +113,7 @@ class RequestContext:
     async def note(
         self, who: Principal, what: str, on: str, *, owner: str = "", why: str = "", **detail: object
     ) -> None:
-        """Write into the audit log what somebody is about to do to what is not theirs: no entry, no act."""
+        """Record in the audit log an action on something that belongs to another person, before it is done: without the entry it is not done."""
         if owner == who.subject:
             return
         if owner:
@@ -127,17 +127,17 @@ def context_of(request: Request) -> RequestContext:
 
 
 def cookie_of(context: RequestContext) -> str:
-    """The name of the session's cookie. Browsers send cookies to every port of a host, so it is not the same for two servers of one."""
+    """The name of the session cookie. Browsers send cookies to every port of a host, so it differs between servers on one host."""
     return f"forestay-{urlsplit(context.services.components.settings.public_url).port or 'session'}"
 
 
 async def _request_context(request: Request) -> RequestContext:
-    """A dependency that is not async is run in a thread, and every request would wait for that."""
+    """The request context. Async, since any other dependency is run in a thread, for which every request would wait."""
     return context_of(request)
 
 
 def _session(request: Request) -> str:
-    """The token of a browser's session: only when no other site has made the browser ask, and for an act only with the page's own word."""
+    """The token of a browser's session: only for requests not initiated by another site, and for changes only with the page's CSRF token."""
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return ""
     token = request.cookies.get(cookie_of(context_of(request)), "")
@@ -149,12 +149,12 @@ def _session(request: Request) -> str:
 
 
 def session_of(request: Request) -> str:
-    """The token of the browser that asks; empty: it is no browser's session."""
+    """The token of the requesting browser; empty: it is not a browser session."""
     return "" if request.headers.get("authorization") is not None else _session(request)
 
 
 def _password(text: str) -> str:
-    """Clients that only know names and passwords, or read them from a file for a host, send the token as the password; the name says nothing."""
+    """The token of clients that support only names and passwords, or read them from a file for a host: they send it as the password; the name is ignored."""
     try:
         return b64decode(text, validate=True).decode().partition(":")[2] if len(text) <= 2 * MAX_TOKEN else ""
     except ValueError:
@@ -162,10 +162,10 @@ def _password(text: str) -> str:
 
 
 def token_of(request: Request) -> str:
-    """The token that a request shows, whosever it is; 401 without."""
+    """The token of a request, not yet verified; 401 without one."""
     header = request.headers.get("authorization")
     if len(request.headers.getlist("authorization")) > 1:
-        # Whoever stands before us may have looked at the other one.
+        # A proxy in front of us may have checked the other one.
         raise HttpProblem(401, "send exactly one Authorization header")
     scheme, _, token = header.partition(" ") if header is not None else ("bearer", "", _session(request))
     if scheme.lower() == "basic":
@@ -184,11 +184,11 @@ class TaskHint(NamedTuple):
     tenant: str
     downstream: str
     job: str
-    """The only job of ours that may be meant; empty: any of the tenant's, by a token."""
+    """The only job that the hint may be about; empty: any of the tenant's, with a token."""
 
 
 async def known_caller(request: Request) -> None:
-    """Lets nobody have a body read who shows no token of ours, of whatever role and however late; the route looks closer."""
+    """Refuse to read the body of a request without a token of ours, of whatever role, even an expired one; the route checks in detail."""
     hint = _called_back(request)
     if hint is not None:
         request.scope[CALLER] = f"{hint.tenant}:downstream:{hint.downstream}"
@@ -199,9 +199,9 @@ async def known_caller(request: Request) -> None:
 
 
 def _called_back(request: Request) -> TaskHint | None:
-    """What the address allows that a downstream was given to call back; None: it carries no capability.
+    """What the callback address given to a downstream permits; None: it carries no capability.
 
-    Callbacks carry no headers of ours. A token is never taken from an address: addresses are written to logs.
+    Callbacks carry none of our headers. A token is never accepted in an address: addresses are written to logs.
     """
     capability = request.query_params.get("capability", "") if request.scope["path"].startswith(DOWNSTREAMS) else ""
     if not capability or len(capability) > MAX_TOKEN:
@@ -227,13 +227,13 @@ async def _verified(request: Request, token: str, late: int) -> Principal:
 
 
 async def _until_bad(request: Request, token: str) -> None:
-    """Wait until a token is good no more: at its end, or soon after it was taken away. The channel of a pilot is held by its heartbeats, and is not asked."""
+    """Wait until a token is no longer valid: at its expiry, or soon after it was revoked. The channel of a pilot is kept by its heartbeats, and is not checked."""
     while True:
         try:
             who = await _verified(request, token, 0)
         except HttpProblem:
             return
-        except PortError:  # the provider is away; what it said last holds on
+        except PortError:  # the provider is unreachable; its last answer stays valid
             await asyncio.sleep(LOOK_EVERY)
             continue
         left = who.expires - context_of(request).services.components.clock.now() / 1000
@@ -241,7 +241,7 @@ async def _until_bad(request: Request, token: str) -> None:
 
 
 def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Principal]]:
-    """A dependency that lets nobody through without a token of that role."""
+    """A dependency that requires a token with that role."""
 
     async def check(request: Request) -> Principal:
         token = token_of(request)
@@ -263,7 +263,7 @@ def allow(role: Role, *, late: int = 0) -> Callable[[Request], Awaitable[Princip
 
 @dataclass(frozen=True, slots=True)
 class Enroller:
-    """Who brings a pilot to be registered: the holder of a token for many, or of a secret for one, not looked at yet."""
+    """The party that registers a pilot: the holder of a token for many, or of a secret for one, which is not checked yet."""
 
     tenant: str
     secret: str
@@ -308,7 +308,7 @@ TheDesk = Annotated[RequestContext, Depends(_request_context)]
 
 
 def settled(answer: Answer) -> Stored:
-    """The document, or the problem that the answer is."""
+    """The document, or the problem as an exception."""
     if isinstance(answer, WriteApplied):
         return answer.stored
     if isinstance(answer, JobMissing):

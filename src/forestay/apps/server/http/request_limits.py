@@ -1,4 +1,4 @@
-"""What every request passes first: bounds on its size and its time, the headers of every answer, and a stop watch."""
+"""The first checks of every request: bounds on its size and its time, the headers of every response, and time measurement."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from forestay.apps.server.http.json_bodies import SMALL_BYTES
 from forestay.apps.server.http.request_context import context_of, known_caller
 
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
-"""A browser must not guess what an answer is, and nobody between may keep it."""
+"""A browser must not guess the type of a response, and no proxy may cache it."""
 MAX_HEAD = 65_536
-"""Bytes that the head of a request may have: a token has at most 8,192, and nobody is known yet while it is read."""
+"""The most bytes in the head of a request: a token has at most 8,192, and the caller is not authenticated while it is read."""
 MAX_HEADERS = 100
 
 ACTS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 OPEN = frozenset({"/login"})
-"""The one address without a token: it trades a link's secret for a session."""
+"""The only address without a token: it exchanges a link's secret for a session."""
 
 
 class RequestLimits:
@@ -60,7 +60,7 @@ class RequestLimits:
                     scope[TURN] = None
                     turn = context_of(request).callers.large_body(scope)
                     scope[TURN] = await until_answered.enter_async_context(turn)
-            if whole:  # what comes now is that the client is gone; that may take long
+            if whole:  # the next message is that the client has gone; that may take long
                 return await receive()
             try:
                 async with asyncio.timeout(started + self.seconds - time.perf_counter()):
@@ -93,7 +93,7 @@ class RequestLimits:
         self.metrics.requests.labels(route).observe(time.perf_counter() - started)
 
     def _refused(self, scope: Scope) -> problems.HttpProblem | None:
-        """Why the head of a request alone is enough to refuse it."""
+        """The reason to refuse a request by its head alone."""
         headers = scope["headers"]
         size = (
             len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in headers)
@@ -109,7 +109,7 @@ class RequestLimits:
         return self._too_large() if not length.isdigit() or int(length) > self.most else None
 
     def _large(self, scope: Scope) -> bool:
-        """Whether the body is large, as far as its head tells: one without a length may be."""
+        """Whether the body is large according to its head: a body without a length may be."""
         headers = dict(scope["headers"])
         return b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > SMALL_BYTES
 
@@ -118,10 +118,10 @@ class RequestLimits:
 
 
 def bounded_http_protocol(seconds: float) -> type[asyncio.Protocol]:
-    """The HTTP protocol that hangs up on a client which does not send the head of a request in time, or sends too much of one.
+    """The HTTP protocol that disconnects a client which does not send the head of a request in time, or sends too large a head.
 
-    uvicorn has no such bounds. What arrives passes through to uvicorn's own protocol; a second parser, which costs a few microseconds a
-    request, follows where heads begin and end. Between requests, while nothing comes, the server's keep-alive time holds.
+    uvicorn has no such bounds. Received data is passed to uvicorn's own protocol; a second parser, which costs a few microseconds per
+    request, tracks where heads begin and end. Between requests, while nothing arrives, the server's keep-alive time applies.
     """
 
     class BoundedHttpProtocol(asyncio.Protocol):
@@ -130,7 +130,7 @@ def bounded_http_protocol(seconds: float) -> type[asyncio.Protocol]:
             self._parser = HttpRequestParser(self)
             self._within_body = False
             self._ended = False
-            """Whether a request ended with what came last."""
+            """Whether a request ended with the last piece."""
             self._begun = 0
             """Bytes of a head that has not ended."""
             self._timer: asyncio.TimerHandle | None = None
@@ -145,7 +145,7 @@ def bounded_http_protocol(seconds: float) -> type[asyncio.Protocol]:
             try:
                 self._parser.feed_data(data)
             except (HttpParserError, HttpParserUpgrade):
-                self._ended = True  # uvicorn's parser says the same, and answers
+                self._ended = True  # uvicorn's parser finds the same error, and answers
             self._http.data_received(data)
             if self._within_body or self._ended or self._transport.is_closing():
                 return

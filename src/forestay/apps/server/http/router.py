@@ -1,8 +1,8 @@
 """Routes of the HTTP interface, each of which FastAPI analyses when it is first needed.
 
 FastAPI analyses a route when it is declared: it reads the signature, builds a validator for each parameter and the
-schema of the answer. For all routes that takes more processor time than the rest of the start of a server, which is
-then asked for few of them. FastAPI would do it a second time for routes of an included router.
+schema of the response. For all routes that takes more processor time than the rest of the start of a server, of which
+only a few are then used. FastAPI would do it a second time for routes of an included router.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.apps.server.http.json_bodies import JsonRequest
 
 
 class Route(APIRoute):
-    """A route that is analysed when it answers its first request, or is described; a path alone is matched without."""
+    """A route that is analysed when it answers its first request, or is described; matching a path does not need the analysis."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.path, self.endpoint = path, endpoint
@@ -31,14 +31,14 @@ class Route(APIRoute):
         self._options: dict[str, Any] = options
 
     def __getattr__(self, name: str) -> Any:
-        """Called for what the analysis yields, as long as it was not made."""
+        """Called for attributes that the analysis sets, before it was done."""
         if name.startswith("__") or "_options" not in self.__dict__:
             raise AttributeError(f"a route has no attribute {name}")
         super().__init__(self.path, self.endpoint, **self.__dict__.pop("_options"))
         return getattr(self, name)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The route's own, with bodies whose shape is bounded and which are parsed in slices."""
+        """The route's own handler, with bodies of bounded shape that are parsed in slices."""
         handler = super().get_route_handler()
         annotation = self.body_field.field_info.annotation if self.body_field is not None else None
         model = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
@@ -64,6 +64,6 @@ class Router(APIRouter):
 
 
 def add_routes(app: FastAPI, routers: Iterable[Router]) -> None:
-    """Have the application serve these, the first that matches a request first."""
+    """Add these routes to the application; the first that matches a request answers."""
     for router in routers:
         app.router.routes.extend(router.routes)

@@ -1,4 +1,4 @@
-"""What the models of all requests share: bounds, names, and the model that refuses unknown fields."""
+"""The common parts of all request models: bounds, names, and the model that refuses unknown fields."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Holder = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-
 """A person, or an incident and its step."""
 Reason = Annotated[str, Field(max_length=200), AfterValidator(one_line)]
 Id = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
-"""Ids of jobs and claims; ours have no other characters, and they become part of keys."""
+"""Ids of jobs and claims; our own have only these characters, and they become part of keys."""
 NoNul = Annotated[str, AfterValidator(without_controls)]
 EnvName = Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 

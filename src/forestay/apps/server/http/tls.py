@@ -1,4 +1,4 @@
-"""A server's certificate, and whose certificates it asks clients for."""
+"""A server's certificate, and the CAs whose certificates it requires of clients."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from forestay.ports.errors import Permanent
 
 log = structlog.get_logger()
 EVERY = 10.0
-"""Seconds between looks at the files of a certificate."""
+"""Seconds between checks of the files of a certificate."""
 
 
 def tls_options(settings: Settings) -> dict[str, Any]:
-    """How uvicorn is told; nothing without a certificate. `Permanent` says what cannot be read."""
+    """The TLS options of uvicorn; none without a certificate. `Permanent` says what cannot be read."""
     if settings.certificate is None:
         return {}
     own = (settings.certificate, settings.certificate_key, settings.client_ca, settings.client_crl)
@@ -43,7 +43,7 @@ def tls_options(settings: Settings) -> dict[str, Any]:
 
 
 def refuse_withdrawn(config: uvicorn.Config, settings: Settings) -> None:
-    """Certificates on the authority's list are not heard, from the first connection on. `Permanent` if there is no list in the file."""
+    """Refuse certificates on the CA's revocation list, from the first connection on. `Permanent` if there is no list in the file."""
     if settings.client_crl is None:
         return
     config.load()
@@ -54,14 +54,14 @@ def refuse_withdrawn(config: uvicorn.Config, settings: Settings) -> None:
     except ssl.SSLError as error:
         raise Permanent(f"{settings.client_crl} is not a certificate revocation list in PEM: {error}") from error
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    # Who takes up an earlier session shows no certificate again.
+    # A client that resumes an earlier session does not send its certificate again.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
 
 
 @asynccontextmanager
 async def certificate_kept(config: uvicorn.Config, settings: Settings, *, every: float = EVERY) -> AsyncIterator[None]:
-    """Whenever the certificate, or the list of withdrawn ones, changes on disk, connections from then on go by the new one."""
+    """Reload the certificate and the revocation list when they change on disk; later connections use the new ones."""
     if settings.certificate is None:
         yield
         return
@@ -69,7 +69,7 @@ async def certificate_kept(config: uvicorn.Config, settings: Settings, *, every:
     renew = partial(ssl.SSLContext.load_cert_chain, certfile=own, keyfile=key)
     looks = [_look(config, (own, key), every, renew, _state(own, key))]
     if withdrawn is not None:
-        # Of several lists the store goes by the newest.
+        # If there are several lists, the newest applies.
         take = partial(ssl.SSLContext.load_verify_locations, cafile=withdrawn)
         looks.append(_look(config, (withdrawn,), every, take, _state(withdrawn)))
     looking = [asyncio.create_task(look) for look in looks]
@@ -95,7 +95,7 @@ async def _look(
         try:
             take(config.ssl)
         except (OSError, ssl.SSLError) as error:
-            # Half of a renewal: the old one serves on, and the next look finds the rest.
+            # An incomplete renewal: the old one stays in use, and the next check finds the rest.
             log.warning(
                 "the certificate cannot be reloaded", file=str(files[0]), detail=f"{type(error).__name__}: {error}"
             )

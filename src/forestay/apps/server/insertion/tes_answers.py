@@ -17,7 +17,7 @@ ALWAYS = (400, 401, 403, 503)
 
 
 class Tes(BaseModel):
-    """Clients may send fields that TES does not have; they are passed over."""
+    """Clients may send fields unknown to TES; they are ignored."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)
 
@@ -144,7 +144,7 @@ class TesServiceInfo(Tes):
 
 
 def tes_errors(*more: int, unchanged: bool = False) -> Responses:
-    """The errors that a route of TES may answer, as GA4GH clients read them."""
+    """The errors that a route of TES may return, in the form for GA4GH clients."""
     responses: Responses = {
         status: {"description": TITLES[status], "model": TesError} for status in sorted({*ALWAYS, *more})
     }

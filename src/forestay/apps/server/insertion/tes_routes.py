@@ -59,7 +59,7 @@ from forestay.services.shared.checked_writer import WriteApplied
 TES_VERSION = "1.1.0"
 LONG, SHORT = "/ga4gh/tes/v1", "/v1"
 MOST_PAGES = 20
-"""Pages of the store that one answer looks through for tasks that fit."""
+"""The most pages of the store that one response searches for matching tasks."""
 MOST_WRONG = 50
 
 
@@ -104,7 +104,7 @@ async def create(
         raise HttpProblem(400, str(error)) from error
     callback = task.tags.get(CALLBACK_TAG, "")
     if callback and parts.notify.check(callback) is None:
-        asked = asked._replace(callback=callback)  # an address that may not be called is passed over, as any other tag
+        asked = asked._replace(callback=callback)  # an address that may not be called is ignored, like any other tag
     key = idempotency_key or task.tags.get(KEY) or None
     made = await context.services.task_factory.create(
         task,
@@ -122,12 +122,12 @@ async def create(
 
 
 async def _told(context: RequestContext, made: CreatedTask, tenant: str) -> None:
-    """The answer is on its way."""
+    """Report a created task, after its response was sent."""
     context.services.task_factory.told(made, tenant)
 
 
 async def _task(context: RequestContext, who: Principal, task: str) -> Stored:
-    """A task of the caller's tenant; a job that is none does not exist here."""
+    """A task of the caller's tenant; other jobs are reported as missing here."""
     stored = await context.services.tasks.find(task) if len(task) <= 64 else None
     if stored is None or stored.document.tenant != who.tenant or stored.document.labels.get(MARK) != TASK:
         raise HttpProblem(404, f"there is no task {task[:64]}")
@@ -161,7 +161,7 @@ async def _shown(context: RequestContext, stored: Stored, state: TaskState, view
 
 
 async def _logs(context: RequestContext, document: JobDocument, warnings: Sequence[str]) -> Any:
-    """One entry: the attempt that decides, or is under way."""
+    """One entry: the deciding attempt, or the one in progress."""
     tasks, store = context.services.tasks, context.services.components.store
     completion_notes = await tasks.completion_notes(document)
     brought: Any = {}

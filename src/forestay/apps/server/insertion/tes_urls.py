@@ -15,7 +15,7 @@ from forestay.services.data.storage_access import StorageAccess
 
 
 def wrong_urls(task: TaskDocument, tenant: str, outbound: OutboundPolicy, elements: StorageAccess) -> list[FlowProblem]:
-    """Everything that cannot be reached, so that a task is not made which can only fail."""
+    """All addresses that cannot be reached, so that no task is created that can only fail."""
     return list(_wrong(task, tenant, outbound, elements))
 
 
@@ -23,7 +23,7 @@ def _wrong(task: TaskDocument, tenant: str, outbound: OutboundPolicy, elements: 
     for place, task_input in enumerate(task.inputs):
         if not task_input.url:
             continue
-        # A file of the catalogue comes from whichever replica can be had.
+        # A file of the catalogue comes from any available replica.
         catalogued = catalogue_name(task_input.url) is not None
         why = None if catalogued else _unreachable(task_input.url, tenant, outbound, elements)
         if why is None and task_input.type is FileType.DIRECTORY and local_path(task_input.url) is None:
@@ -75,7 +75,7 @@ def s3_element(url: str, tenant: str, elements: StorageAccess) -> tuple[StorageE
 
 
 def storage_of(tenant: str, hosts: Sequence[str], elements: StorageAccess) -> list[str]:
-    """Where inputs may come from and outputs may go, as TES names it."""
+    """The possible sources of inputs and targets of outputs, in the terms of TES."""
     buckets = [
         f"s3://{urlsplit(element.doors[0].base).path.strip('/')}"
         for element in elements.elements.values()

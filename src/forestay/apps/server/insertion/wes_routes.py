@@ -56,7 +56,7 @@ from forestay.services.insertion.wes_runs import RunCursor, WesRun, WesRuns
 router = Router(prefix="/ga4gh/wes/v1", tags=["wes"])
 ATTACHMENT = "workflow_attachment"
 MAX_FIELD = 1 << 20
-"""Bytes of one field of a request that is no file."""
+"""The most bytes of one field of a request that is not a file."""
 MAX_PAGE = 1000
 PAGE = 100
 STATUSES = (400, 401, 403, 404, 501, 503)
@@ -159,7 +159,7 @@ async def run_workflow(
 async def _hold_lease(
     context: RequestContext, who: Principal, starting: WesRunStarter, key: str | None, stamp: int
 ) -> None:
-    """What a peer sends is started under a lease alone, and under a key; what was started before is only told again."""
+    """A peer's run is started only under a lease and with a key; if it was started before, it is only reported again."""
     peer, leases = context.services.components.peers.sender(who), context.services.leases
     if peer is None or leases is None:
         return
@@ -170,7 +170,7 @@ async def _hold_lease(
 
 
 async def _read(request: Request) -> tuple[RunRequest, Mapping[str, bytes]]:
-    """The form of a request, every part of it bounded."""
+    """Read the form of a request, with bounds on every part."""
     try:
         form = await request.form(max_files=MAX_FILES, max_fields=50, max_part_size=MAX_FIELD)
     except HTTPException:
@@ -403,7 +403,7 @@ def _position(token: str) -> RunCursor | None:
 
 
 def _task_position(token: str) -> tuple[int, str, int] | None:
-    """When the first page was asked for, where the jobs go on, and how many sub-flows were shown; -1: jobs are still to come."""
+    """The time of the first page, the position in the jobs, and how many sub-flows were shown; -1: there are more jobs."""
     if not token:
         return None
     snapshot, cursor, done = _parts(token)

@@ -63,7 +63,7 @@ class _FilterReader:
 
 
 def job_query(query: QueryParams, tenant: str) -> JobQuery:
-    """The jobs of a tenant that a request asks for; every wrong filter is told at once."""
+    """The query for a tenant's jobs in a request; all invalid filters are reported at once."""
     read = _FilterReader(query, [])
     at_least: dict[str, int] = {}
     at_most: dict[str, int] = {}
@@ -124,7 +124,7 @@ def _labels(read: _FilterReader) -> dict[str, str]:
 
 
 def wanted(query: JobQuery) -> Callable[[JobDocument], bool]:
-    """The same filter for one document at hand; for event streams."""
+    """The same filter for a single document; for event streams."""
 
     def check(document: JobDocument) -> bool:
         if document.tenant != query.tenant or (query.states and document.state not in query.states):

@@ -13,11 +13,11 @@ from forestay.ports.jobs.job_store import Record, Stored
 
 LOGS = frozenset({"log", "evidence", "late-completion"})
 PING = 10
-"""Silent seconds after which a follower is told that the stream is alive."""
+"""Seconds of silence after which a follower receives a sign of life."""
 
 
 class _ReportedEnd(NamedTuple):
-    """An end as someone told it."""
+    """A reported end of an attempt."""
 
     generation: int
     attempt: int
@@ -26,7 +26,7 @@ class _ReportedEnd(NamedTuple):
 
 
 async def stored_log(context: RequestContext, document: JobDocument, attempt: int | None) -> str:
-    """The end of what the newest ended attempt printed, or the given one's."""
+    """The end of the output of the newest ended attempt, or of the given one."""
     records = await context.services.components.store.find_records(job=document.id, tenant=document.tenant, limit=1000)
     refused = {_told(record) for record in records if record.kind == "late-completion"}
     counted: dict[int, str] = {}
@@ -34,7 +34,7 @@ async def stored_log(context: RequestContext, document: JobDocument, attempt: in
     for record in records:
         if record.kind in LOGS:
             end = _told(record)
-            # Anyone may tell an end that does not count; it is shown only where there is no other.
+            # Ends that do not count may come from anyone; one is shown only if there is no other.
             texts = others if end in refused else counted
             texts.setdefault(end.attempt, str(record.body.get("log_tail", "")))
     last = document.last.token.attempt if document.last else None
@@ -55,9 +55,9 @@ def _told(record: Record) -> _ReportedEnd:
 
 
 async def followed_log(context: RequestContext, stored: Stored, attempt: int | None) -> AsyncGenerator[str, None]:
-    """What a running attempt prints, until it ends; of an ended one what is stored.
+    """The output of a running attempt, until it ends; for an ended one the stored output.
 
-    Now and then an empty text, so that the reader knows that the stream is alive.
+    Yields an empty text now and then, as a sign of life.
     """
     document = stored.document
     held = document.claim
@@ -81,7 +81,7 @@ async def followed_log(context: RequestContext, stored: Stored, attempt: int | N
                     piece for piece in await _from_store(context, document, held.id) if piece[0] >= seen or piece[2]
                 ]
                 if not pieces and not still:
-                    if not seen:  # its pilot never answered the order; what it told at the end is all there is
+                    if not seen:  # its pilot never answered the order; only the output reported at the end is available
                         await context.services.components.store.refresh()
                         yield await stored_log(context, document, document.attempt)
                     return

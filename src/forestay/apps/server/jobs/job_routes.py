@@ -52,7 +52,7 @@ def json_answer(data: object, status: int = 200, headers: dict[str, str] | None 
 
 
 def kept_trace(traceparent: str | None) -> str:
-    """The header as it is kept; one that is none is ignored, as its specification says."""
+    """The stored form of the header; an invalid one is ignored, as its specification requires."""
     return traceparent if traceparent is not None and read_traceparent(traceparent) is not None else ""
 
 
@@ -126,7 +126,7 @@ async def read(context: TheDesk, who: Viewer, job: str) -> Response:
 
 
 async def _waiting(context: RequestContext, stored: Stored) -> dict[str, str]:
-    """Why no pilot has a job that any could have, as far as it needs more than room."""
+    """Why no pilot gets a job although slots are free: its requirements or licences."""
     document = stored.document
     if document.state is not State.AVAILABLE or not document.extra:
         return {}
@@ -189,7 +189,7 @@ async def log(
     stored = await context.job(job, who)
     if follow:
         if stored.document.claim is None:
-            await stored_log(context, stored.document, attempt)  # says that there is none before a stream begins
+            await stored_log(context, stored.document, attempt)  # reports a missing log before a stream begins
         return EventStream(_log_events(context, stored, attempt), context.stopping)
     text = await stored_log(context, stored.document, attempt)
     return Response(text, media_type="text/plain; charset=utf-8")
@@ -213,7 +213,7 @@ async def outputs(context: TheDesk, who: Viewer, job: str) -> Response:
 async def _steerable(
     context: RequestContext, who: Principal, job: str, what: str, why: str = "", **detail: object
 ) -> None:
-    """Whether the caller may steer the job. If it is another's, that goes into the audit log before anything is done."""
+    """Whether the caller may steer the job. If it belongs to another person, that is recorded in the audit log before anything is done."""
     owner = (await context.job(job, who)).document.owner
     if owner != who.subject and not who.may(Role.OPERATOR):
         raise HttpProblem(403, f"the job belongs to {owner}; only the owner or an operator may do this")

@@ -25,7 +25,7 @@ from forestay.services.jobs.job_submitter import specification_named
 from forestay.services.shared.loop_slices import LoopSlices
 
 MAX_PARAMETERS = 16_384
-"""Bytes of one job's parameters as JSON; what is larger belongs into a file."""
+"""Bytes of one job's parameters as JSON; larger data belongs in a file."""
 
 
 def resources_from(resources: ResourcesIn, wall: float | None = None) -> Resources:
@@ -37,7 +37,7 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
     content = specification.model_dump(mode="json")
     colocate = content.pop("colocate")
     if not content["container"]:
-        del content["container"]  # its id is what it was before there were any
+        del content["container"]  # its id is the same as before there were any
     for name in ("requires", "licences"):
         if not content[name]:
             del content[name]
@@ -73,7 +73,7 @@ async def submissions_from(
     downstream: Callable[[str, str], str | None] = lambda _tenant, _wanted: None,
     requirements: Callable[[str], Sequence[ConditionProblem]] = lambda _text: (),
 ) -> list[Submission]:
-    """One submission a job, in order; a `HttpProblem` with every error. `downstream` says where a job goes that names a task server, by tenant and name."""
+    """One submission per job, in order; a `HttpProblem` with all errors. `downstream` returns the destination of a job that names a task server, by tenant and name."""
     errors: list[dict[str, object]] = []
     common = specification_from(body.specification, who.tenant) if body.specification else None
     checked: dict[str, str | None] = {}
@@ -130,7 +130,7 @@ def _not_for_downstream(spec: Specification, wanted: str, actual: str | None) ->
 
 
 def _wrong_inputs(job: JobIn, spec: Specification, staging: OutboundPolicy) -> dict[str, str]:
-    """What is wrong with the inputs of one job, once its parameters are substituted."""
+    """The errors in the inputs of one job, after its parameters are substituted."""
     problems: dict[str, str] = {}
     names: set[str] = set()
     for place, input_ in enumerate(spec.inputs):
@@ -145,8 +145,8 @@ def _wrong_inputs(job: JobIn, spec: Specification, staging: OutboundPolicy) -> d
 async def check_producers(asked: Sequence[Submission], store: JobStore) -> None:
     """Refuse jobs whose inputs are outputs of jobs that have not committed any: they would only fail.
 
-    Whoever wants a job to wait for another writes a flow of the two. A producer that is known to have committed keeps what it has, so this cannot be
-    outdated by the time the job runs.
+    A job that should wait for another belongs in a flow with it. A producer that is known to have committed keeps its outputs, so this result is still
+    valid when the job runs.
     """
     wanted: dict[str, int] = {}
     for place, submission in enumerate(asked):
@@ -177,7 +177,7 @@ async def check_producers(asked: Sequence[Submission], store: JobStore) -> None:
 def _unfit(parameters: Mapping[str, object]) -> str | None:
     try:
         size = len(orjson.dumps(parameters))
-    except TypeError as error:  # what pydantic lets through: a number beyond 64 bits, half a character, great depth
+    except TypeError as error:  # what pydantic accepts: a number beyond 64 bits, a lone surrogate, great depth
         return f"they cannot be stored: {error}"
     return f"more than {MAX_PARAMETERS} bytes; put them into a file" if size > MAX_PARAMETERS else None
 

@@ -1,6 +1,6 @@
 """Login through an identity provider: to its page, and back with a code (authorization code with PKCE).
 
-What was begun is kept by the browser, sealed, and not by us: a stranger must not be able to make the store write.
+The state of a login is kept, encrypted, in the browser and not by us: an unauthenticated client must not be able to cause writes to the store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from forestay.services.operations.oidc_provider import LOGIN_SECONDS, OidcProvid
 router = Router(tags=["watch"], route_class=PageRoute)
 BACK = "/login/back"
 _HERE = re.compile(r"/([A-Za-z0-9._~:%-][A-Za-z0-9._~:%/-]*)?")
-"""Where one may be led on to: a page of ours. Two strokes at its beginning would be another host."""
+"""A permitted redirect target: a page of ours. Two slashes at its beginning would name another host."""
 
 
 def _provider(context: RequestContext) -> OidcProvider:

@@ -28,7 +28,7 @@ from forestay.services.sites.site_registry import Site
 router = Router(prefix="/v1/fleet", tags=["watch"])
 LOOK_EVERY = 3.0
 MOST = 200
-"""Rows of a tab; how many there are is said beside them."""
+"""The most rows of a tab; the total is shown beside them."""
 Few = Annotated[int, Query(ge=1, le=MOST)]
 CLOSED_FIRST = (HostStatus.CLOSED, HostStatus.PROBING, HostStatus.OPEN)
 
@@ -235,7 +235,7 @@ def _pilot(pilot: Pilot, now: FleetStatus) -> dict[str, Any]:
 
 
 def _hosts(now: FleetStatus) -> dict[str, HostHealth]:
-    """The hosts that have pilots, and those of which something is known."""
+    """The hosts with pilots, and those with a health record."""
     alive = {pilot.host for pilot in now.pilots if pilot.state is PilotState.ALIVE}
     return {host: HostHealth(host) for host in alive} | dict(now.hosts)
 

@@ -36,7 +36,7 @@ from forestay.ports.operations.identity import IMPLIED, BadToken, Role
 from forestay.services.operations.browser_sessions import SESSION_SECONDS, word_against_forgery
 
 NONCE = "__NONCE__"
-"""Stands in the built page where each answer has a word of its own."""
+"""The placeholder in the built page for the nonce of each response."""
 PAGES = (
     "/", "/inbox", "/errors/{fingerprint}", "/incidents/{incident}", "/rules", "/rules/{level}/{name}", "/playbooks", "/runs", "/runs/{run}", "/jobs",
     "/jobs/{job}", "/fleet", "/overview",
@@ -64,7 +64,7 @@ STYLE = (
 
 
 def policy(nonce: str, *, script: bool) -> str:
-    """What a page may load: its own files, and styles that bear the word of this answer; nothing that is written into it."""
+    """The content security policy: a page may load its own files, and styles with the nonce of this response; nothing inline."""
     own = "script-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; " if script else ""
     return (
         f"default-src 'none'; {own}style-src 'self' 'nonce-{nonce}'; "
@@ -73,7 +73,7 @@ def policy(nonce: str, *, script: bool) -> str:
 
 
 class PageRoute(Route):
-    """A person who is not logged in is told in words how to be, and not by a document for programs."""
+    """A route whose login errors are a page for people, not a document for programs."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         inner = super().get_route_handler()
@@ -171,7 +171,7 @@ async def log_in(context: TheDesk, request: Request, once: Annotated[str, Query(
 
 
 def logged_in(context: RequestContext, token: str, subject: str, *, on: str) -> Response:
-    """The answer that begins a session: a page that leads on, not a redirect, for then the browser sends the strict cookie wherever it came from."""
+    """The response that begins a session: a page that continues, not a redirect, so that the browser sends the strict cookie wherever it came from."""
     leads = escape(on, quote=True)
     answer = plain_page(
         "Forestay", f"<p>You are logged in as {escape(subject)}. <a href='{leads}'>Continue</a>.</p>", on=on
@@ -201,7 +201,7 @@ def _folder() -> Traversable:
 
 @cache
 def _file(name: str) -> _PageFile | None:
-    """A file of the pages, read and packed once; None: there is none, or what is asked for is no plain name."""
+    """A file of the pages, read and compressed once; None: there is none, or the requested name is not a plain one."""
     if "/" in name or name.startswith(".") or name.rpartition(".")[2] not in KINDS:
         return None
     path = _folder() / "assets" / name
@@ -212,7 +212,7 @@ def _file(name: str) -> _PageFile | None:
 
 
 def _shell() -> str | None:
-    """The page that all pages are; None: they were not built."""
+    """The single HTML file of all pages; None: they were not built."""
     path = _folder() / "index.html"
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
@@ -245,7 +245,7 @@ async def asset(request: Request, _who: Viewer, name: Annotated[str, Path(max_le
 
 
 def _stranger(request: Request, detail: str) -> Response:
-    # Someone who is logged in and came by a link of another site has sent no cookie: from this page they do.
+    # A logged-in person who came by a link on another site has sent no cookie: from this page they do.
     here = escape(request.url.path, quote=True) if request.url.path != "/login" else "/"
     body = (
         f"<p>{escape(detail)}</p>{_by_provider(request, here)}"

@@ -28,7 +28,7 @@ PeerName = Annotated[
 ]
 Administrator = Annotated[Principal, Depends(allow(Role.ADMINISTRATOR))]
 RESERVED = frozenset({"any", "here"})
-"""Names that mean something else in flows."""
+"""Names with another meaning in flows."""
 
 
 class PeerIn(Model):
@@ -94,7 +94,7 @@ def _shown(peer: Peer, link: Link) -> dict[str, object]:
 
 
 def _of_the_default_policy(context: RequestContext, who: Principal) -> None:
-    """Peers are those of all tenants."""
+    """Only administrators of the administrative tenant may change peers, which serve all tenants."""
     admin = context.services.components.settings.admin_tenant
     if who.tenant != admin:
         raise HttpProblem(403, f"only an administrator of tenant {admin} may register peers")
@@ -139,7 +139,7 @@ async def remove_peer(context: TheDesk, who: Administrator, peer: PeerName) -> R
     await context.note(who, "peer.remove", peer)
     known = await context.services.components.peers.get(peer)
     if known is not None and known.sends:
-        with suppress(PortError):  # without a word it stops what it runs for us when the lease ends
+        with suppress(PortError):  # without contact it stops what it runs for us when the lease ends
             await context.services.peer_calls.goodbye(known, Caller(min(known.sends), who.subject))
     await context.services.components.peers.remove(peer)
     await context.services.links.left(peer, f"removed by {who.subject}")

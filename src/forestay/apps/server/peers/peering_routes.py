@@ -74,7 +74,7 @@ async def renew(context: TheDesk, who: Submitter, body: RenewIn) -> Response:
 
 
 async def _status(context: RequestContext, who: Principal, run: str) -> dict[str, Any] | None:
-    """A run that has ended, or began just now; None: there is none of this peer's."""
+    """A run that has ended, or has just begun; None: this peer has no such run."""
     runs = runs_of(context)
     known = await runs.get(who.tenant, run)
     if known is None or known.owner != who.subject:

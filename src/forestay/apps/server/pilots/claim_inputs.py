@@ -1,7 +1,7 @@
 """The inputs of claimed jobs as their pilot needs them: filled in, validated again, and with all sources resolved.
 
-A source that the pilot tries first comes first: other pilots that have the file (`context.peers_for`), then the storage elements by nearness, then what
-the job itself names. The pilot's own cache comes before all of them, and is its own affair.
+Sources are in the order in which the pilot tries them: other pilots that have the file (`context.peers_for`), then the storage elements by proximity, then the
+source in the job itself. The pilot's own cache precedes all of them, and is handled by the pilot.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 class _KnownSources(NamedTuple):
-    """What was looked up for all inputs of a claim together."""
+    """The lookups for all inputs of a claim together."""
 
     pilot: str
     view: Viewpoint
@@ -50,7 +50,7 @@ class _KnownSources(NamedTuple):
 async def inputs_of(
     context: RequestContext, granted: list[Stored], specs: dict[str, Specification], pilot: str, view: Viewpoint
 ) -> dict[str, list[Json]]:
-    """For each job that has inputs, what its pilot is to stage."""
+    """For each job with inputs, what its pilot has to stage."""
     wanted: dict[str, list[JobInput]] = {}
     for stored in granted:
         document = stored.document
@@ -77,7 +77,7 @@ async def inputs_of(
 
 
 async def _producers(context: RequestContext, inputs: list[JobInput]) -> Mapping[str, Stored]:
-    """The jobs that have the outputs which are asked for, by the names that the inputs give, read together."""
+    """The producers of the requested outputs, by the names in the inputs, read together."""
     names = sorted({other.job for job_input in inputs if (other := produced(job_input.source)) is not None})
     stored_jobs: dict[str, Stored] = {}
     for start in range(0, len(names), 1000):
@@ -96,12 +96,12 @@ async def _input(context: RequestContext, job_input: JobInput, job: JobDocument,
         "bytes": job_input.size,
         "sha256": job_input.sha256,
     }
-    if job_input.source.startswith("s3://"):  # only tasks of TES have such
+    if job_input.source.startswith("s3://"):  # only TES tasks have these
         place = s3_element(job_input.source, known.view.tenant, context.services.components.elements)
         sources = context.services.components.elements.sources(place[0].name, place[1]) if place is not None else []
         return files | ({"from": sources} if sources else {"missing": "no storage element has its bucket"})
     if why := wrong_input(job_input, context.services.components.staging):
-        # The list of hosts may have become shorter since the job was submitted.
+        # Hosts may have been removed from the list since the job was submitted.
         return files | {"refused": why}
     changed = transfer_of(job.extra)
     protocol = str(changed.get("protocol", ""))
@@ -121,14 +121,14 @@ async def _input(context: RequestContext, job_input: JobInput, job: JobDocument,
         return files
     peers = list(context.peers_for(file, known.pilot)) if file is not None else []
     sources = [*peers, *files.pop("from", [])]
-    # What has a single source of its own, as of old, is told as of old.
+    # An input with a single source of its own keeps the original form.
     if sources and (len(sources) > 1 or peers or "element" in sources[0]):
         files["from"] = sources
     return files
 
 
 def _replicas(context: RequestContext, file: LogicalFile | None, protocol: str) -> list[Json]:
-    """How the known replicas of a file can be had, in their order."""
+    """The sources of a file's known replicas, in their order."""
     elements = context.services.components.elements
     replicas = file.replicas if file is not None else ()
     return [source for replica in replicas for source in elements.sources(replica.element, replica.path, protocol)]
@@ -160,7 +160,7 @@ async def _produced(context: RequestContext, other: Produced, known: _KnownSourc
     if winner is None or winner.manifest is None:
         return {"missing": f"job {other.job} is {stored.document.state} and has no committed outputs"}
     if element_path(winner.manifest.path) is None:
-        # The place of the manifest itself comes after what is told here; it also has the digest.
+        # The location of the manifest itself follows; it also has the digest.
         return {"manifest": manifest_public(winner.manifest), "path": other.path} | {
             "from": _replicas(context, known.files.get(file), protocol)
         }

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def outputs_of(context: RequestContext, view: Viewpoint) -> Json | None:
-    """What a claim says of it; None: nothing."""
+    """The entry in a claim for the outputs; None: none."""
     element = context.services.components.elements.outputs_for(view.tenant, view.site, view.element)
     if element is None:
         return None
@@ -29,5 +29,5 @@ def outputs_of(context: RequestContext, view: Viewpoint) -> Json | None:
 
 
 def attempt_folder(element: StorageElement, tenant: str, job: str, token: Token, claim: str) -> str:
-    """The folder on an element that belongs to one attempt of a job alone."""
+    """The folder on an element for a single attempt of a job."""
     return f"{element.outputs}/{folder_of_attempt(tenant, job, token, claim)}"

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 async def tasks_told(
     context: RequestContext, granted: list[Stored], specs: dict[str, Specification]
 ) -> dict[str, Json]:
-    """For each job of a task what its claim says beside what every claim says."""
+    """For each job of a task, the additional fields of its claim."""
     inputs: dict[str, Json] = {}
     for stored in granted:
         document = stored.document
@@ -40,7 +40,7 @@ async def tasks_told(
 
 
 async def _outputs(context: RequestContext, document: JobDocument) -> Json:
-    """What a job of outputs brings, and where to."""
+    """The outputs that an output job transfers, and their targets."""
     pair = await outputs_asked(context, document)
     if pair is None:
         return {"task": {"refused": "the task of these outputs does not exist"}}
@@ -60,7 +60,7 @@ async def _outputs(context: RequestContext, document: JobDocument) -> Json:
 async def outputs_asked(
     context: RequestContext, document: JobDocument
 ) -> tuple[tuple[TaskOutput, ...], Manifest] | None:
-    """The outputs that a job brings away, and the manifest of the attempt that counts."""
+    """The outputs that a job transfers, and the manifest of the attempt that counts."""
     task = str(document.parameters.get("task"))
     stored = (await context.services.components.store.get([task])).get(task)
     if document.labels.get(MARK) != OUTPUTS or stored is None or stored.document.tenant != document.tenant:
@@ -97,7 +97,7 @@ def _output(context: RequestContext, tenant: str, output: TaskOutput) -> Json:
 
 
 async def _from_element(context: RequestContext, tenant: str, manifest: Manifest) -> list[Json]:
-    """The committed files, to be staged as any input is."""
+    """The committed files, to be staged like any input."""
     elements = context.services.components.elements
     where = element_path(manifest.path)
     assert where is not None  # noqa: S101 - the caller looked
@@ -115,7 +115,7 @@ async def _from_element(context: RequestContext, tenant: str, manifest: Manifest
 
 
 async def task_uploads(context: RequestContext, document: JobDocument, urls: list[str]) -> dict[str, str] | None:
-    """Signed addresses for outputs of a task on S3; None for a job of another kind. `Permanent` for what its client did not name."""
+    """Signed addresses for outputs of a task on S3; None for a job of another kind. `Permanent` for outputs that its client did not name."""
     pair = await outputs_asked(context, document)
     if pair is None:
         return None

@@ -18,13 +18,13 @@ from forestay.services.scheduling.node_check_failures import UnfitMachine
 
 router = Router(tags=["pilots"])
 REFUSED = "this enrolment secret is used, expired or unknown"
-"""Which of the three is nobody's business."""
+"""The caller is not told which of the three it is."""
 
 
 @router.post("/v1/enrolments", status_code=201, response_model=EnrolmentOut, responses=errors(body=True))
 async def enrolment(context: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Response:
     """A secret by which one pilot of a site may register, once and in time. It is told now and never again."""
-    if who.may(Role.OPERATOR):  # a site's agent does nothing else all day, and its launches are noted
+    if who.may(Role.OPERATOR):  # a site's agent does this all the time, and its launches are recorded
         await context.note(who, "enrol", f"site:{body.site}", launch=body.launch)
     made = await context.services.enrolments.make(
         tenant=who.tenant, site=body.site, launch=body.launch, by=who.subject, seconds=body.seconds
@@ -53,7 +53,7 @@ async def failed_checks(context: TheDesk, who: AnEnroller, body: FailedChecksIn)
 
 
 async def let_in(context: RequestContext, who: Enroller, name: str, body: PilotIn) -> Enrolment:
-    """The enrolment that a pilot's secret stands for, used by that pilot now; the problem otherwise."""
+    """The enrolment of a pilot's secret, now used by that pilot; otherwise a problem."""
     if body.nonce is None:
         raise HttpProblem(422, "a pilot with an enrolment secret must send a random nonce")
     newcomer = EnrolmentCandidate(name, body.nonce, body.site, body.launch)
@@ -61,7 +61,7 @@ async def let_in(context: RequestContext, who: Enroller, name: str, body: PilotI
 
 
 def good(enrolment: Enrolment | NotGood | ForAnother) -> Enrolment:
-    """The enrolment, or the problem that the answer is."""
+    """The enrolment, or the problem as an exception."""
     if isinstance(enrolment, NotGood):
         raise HttpProblem(401, REFUSED)
     if isinstance(enrolment, ForAnother):

@@ -46,7 +46,7 @@ def _shown(pilot: Pilot, claims: int) -> Json:
 
 
 async def _inactive(context: RequestContext, tenant: str) -> list[Json]:
-    """The launches whose pilots have not registered: they wait in the queue of their batch system, or begin just now."""
+    """The launches whose pilots have not registered: they wait in the queue of their batch system, or are just starting."""
     services = context.services
     return [
         {

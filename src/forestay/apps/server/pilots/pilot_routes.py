@@ -81,7 +81,7 @@ router = Router(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
 LOGGED = 1000
 ONE_LOOK = 0.25
-"""Seconds: a pilot that does not want to wait still gets what one look at the queue finds."""
+"""Seconds: a pilot that does not wait still gets the result of one search of the queue."""
 
 
 @router.post("", status_code=201, response_model=RegisteredOut, responses=errors(body=True))
@@ -132,7 +132,7 @@ def _pilot_token(context: RequestContext, pilot: str, tenant: str) -> dict[str, 
 
 
 def _extra(body: PilotIn) -> dict[str, object]:
-    """What only some pilots say of themselves."""
+    """Fields that only some pilots report."""
     extra: dict[str, object] = {"element": body.element, "cache": body.cache.path if body.cache else None}
     extra[FEATURES] = body.features
     extra[DEVICES] = [device.model_dump() for device in body.devices]
@@ -141,7 +141,7 @@ def _extra(body: PilotIn) -> dict[str, object]:
 
 
 async def _known(context: RequestContext, pilot: str, tenant: str) -> bool:
-    """Whether a pilot is there already: it asks again since the answer was lost."""
+    """Whether a pilot is registered already: it repeats its request because the answer was lost."""
     known = await context.services.components.pilots.get_pilot(pilot)
     if known is not None and known.pilot.revoked:
         raise HttpProblem(403, REVOKED)
@@ -166,7 +166,7 @@ async def channel(
     """The channel that a pilot holds open for its whole life."""
     draining = await context.services.drains.ordered(pilot)
     opened = await context.services.channels.open(pilot, session, context.services.components.settings.lease)
-    context.refuse_revoked(pilot)  # it may have been revoked while the session was stored
+    context.refuse_revoked(pilot)  # it may have been revoked while the session was being stored
     if draining:
         context.services.channels.order(pilot, DRAIN, {})
     return EventStream(_orders(context, opened), context.stopping)
@@ -198,7 +198,7 @@ async def heartbeat(context: TheDesk, who: PilotCaller, pilot: str, body: Heartb
 
 
 def _heartbeat_answer(context: RequestContext, who: Principal) -> dict[str, object]:
-    """What a pilot is told when its heartbeat is stored."""
+    """The response to a stored heartbeat."""
     services, pilot = context.services, who.subject
     answer: dict[str, object] = {
         "token": None,
@@ -229,7 +229,7 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
         pilot=pilot,
         host=known,
         tenant=who.tenant,
-        # What is given at the end of the wait must end in time as well.
+        # A job given at the end of the wait must end in time as well.
         free=resources_from(body.resources, None if body.time_left is None else max(0.0, body.time_left - body.wait)),
         most=body.max,
         batch=body.batch,
@@ -268,7 +268,7 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
 def _cache_known(
     context: RequestContext, pilot: str, tenant: str, host: str, site: str, given_report: CacheReportIn
 ) -> Json:
-    """Take in what a pilot tells of its cache; it is told what is known of it here."""
+    """Record a pilot's report on its cache; returns what is known of it here."""
     share = CacheEndpoint(given_report.share.url, given_report.share.secret) if given_report.share is not None else None
     report = CacheReport(
         given_report.version, given_report.base, given_report.added, given_report.removed, given_report.gone, share
@@ -279,7 +279,7 @@ def _cache_known(
 async def _specifications(
     context: RequestContext, granted: list[Stored], pilot: str, view: Viewpoint
 ) -> tuple[dict[str, Specification], dict[str, list[Json]], dict[str, Json]]:
-    """What the claimed jobs run, their inputs, and what belongs to tasks of TES. If it cannot be read the pilot gets nothing, and the claims go back."""
+    """The claimed jobs' specifications, their inputs, and the fields of TES tasks. If they cannot be read the pilot gets nothing, and the claims are released."""
     names = [stored.document.specification for stored in granted]
     try:
         specs = await context.specifications(names)
@@ -301,7 +301,7 @@ async def _pilot_host(context: RequestContext, pilot: str, who: Principal) -> st
         known = await context.services.components.pilots.get_pilot(pilot)
         if known is None or known.pilot.tenant != who.tenant:
             raise HttpProblem(403, "the pilot is not registered; register again")
-        if known.pilot.revoked:  # also of a server that has just come, and has not heard of it yet
+        if known.pilot.revoked:  # also at a server that has just started and has not heard of it yet
             raise HttpProblem(403, REVOKED)
         host = context.hosts[pilot] = known.pilot.host
         context.services.neighbours.meet(known.pilot)
@@ -352,7 +352,7 @@ async def completions(context: TheDesk, who: PilotCaller, pilot: str, body: Comp
 
 
 def _believed(context: RequestContext, tenant: str, end: CompletionIn) -> CompletionIn:
-    """An end is believed only if its manifest is in the attempt's own folder, on every kind of storage: nobody commits what is another's."""
+    """An end is accepted only if its manifest is in the attempt's own folder, on every kind of storage: nobody can commit files of others."""
     if end.manifest is None:
         return end
     token, path = Token(end.generation, end.attempt), end.manifest.path
@@ -405,14 +405,14 @@ def _report(end: CompletionIn) -> CompletionReport:
 
 
 def _input_bytes(staging: Sequence[StagedIn]) -> int | None:
-    """What all inputs have together; None if there are none, or not every size is known."""
+    """The size of all inputs together; None if there are none, or not every size is known."""
     files = [staged for staged in staging if staged.kind != "image"]
     whole = len(files) > 0 and len(staging) < MAX_STAGED and all("bytes" in file.model_fields_set for file in files)
     return min(sum(file.bytes for file in files), INT64) if whole else None
 
 
 def _started(value: str | float | None) -> int | None:
-    """When an attempt began: a fact for people, so a pilot's odd clock must not cost the end."""
+    """When an attempt began: only for display, so a pilot's wrong clock must not invalidate the end."""
     try:
         millis = time_millis(value) if isinstance(value, str) else None if value is None else int(value * 1000)
         time_text(millis)
@@ -442,7 +442,7 @@ async def log(context: TheDesk, who: PilotCaller, pilot: str, body: LogIn) -> Re
 
 
 async def _leave_piece(context: RequestContext, who: Principal, pilot: str, body: LogIn) -> None:
-    """Whoever follows does so at another server, which finds the piece in the store."""
+    """Store a piece for followers at another server, which finds it in the store."""
     parts = context.services.components
     known = (pilot, body.claim)
     if known not in context.logged:
@@ -459,7 +459,7 @@ async def _job_held(context: RequestContext, who: Principal, pilot: str, claim: 
     """The job that a pilot holds by a claim."""
     store = context.services.components.store
     query = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}), anyof={"pilot": [pilot]})
-    await store.refresh()  # it may have been claimed just now
+    await store.refresh()  # it may have just been claimed
     page = await store.search(query, limit=1000)
     held = (job.document for job in page.jobs if job.document.claim is not None and job.document.claim.id == claim)
     return next((document.id for document in held), None)

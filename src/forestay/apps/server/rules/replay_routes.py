@@ -46,7 +46,7 @@ from forestay.services.rules.rule_replay import (
 router = Router(prefix="/v1/rules", tags=["rules"])
 TOLD_EVERY = 0.25
 MOST_WAITING = 4
-"""Replays of a server that wait for the one that runs."""
+"""The most replays of a server that wait for the running one."""
 Moment = Annotated[str, Field(max_length=40)]
 
 
@@ -205,7 +205,7 @@ class ProposalsOut(Out):
 
 
 MOST_OF_ERROR = 500
-"""Failures of one error from which rules are proposed."""
+"""The most failures of one error from which rules are proposed."""
 Work = Callable[[Progress], Awaitable[dict[str, Any]]]
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "What it came to"}
@@ -350,7 +350,7 @@ async def _done(work: Work) -> dict[str, Any]:
 
 
 async def _told(context: RequestContext, question: ReplayRequest, work: Work) -> AsyncGenerator[bytes, None]:
-    """How far it is, and at the end what it came to."""
+    """The progress, and finally the result."""
     looked = 0
 
     def progress(many: int) -> None:

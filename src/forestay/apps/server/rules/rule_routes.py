@@ -197,7 +197,7 @@ def set_named(who: Principal, level: RuleSetLevel, name: str) -> RuleSetId:
 
 
 def edited(done: Edited | NotEdited) -> dict[str, Any]:
-    """What was changed, or the problem that it is."""
+    """The change, or the problem as an exception."""
     if isinstance(done, NotEdited):
         errors_data = [
             {"at": f"condition:{problem.line}:{problem.column}", "detail": problem.message} for problem in done.problems
@@ -227,7 +227,7 @@ async def _incident(request_context: RequestContext, who: Principal, name: str) 
 
 
 async def draft_of(request_context: RequestContext, who: Principal, rule_set: RuleSetId, body: RuleIn) -> RuleDraft:
-    """The rule with what was known of its reference incident."""
+    """The rule with the context of its reference incident."""
     context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
     if context is None:
         incident = await _incident(request_context, who, body.reference_incident)

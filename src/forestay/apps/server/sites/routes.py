@@ -27,7 +27,7 @@ MOST = 1000
 
 
 def _line(text: str) -> str:
-    """One line of another program's words: what could play tricks on a terminal becomes a blank."""
+    """One line of another program's output: characters that could manipulate a terminal become blanks."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -329,6 +329,6 @@ def _site(site: Site, now: int) -> dict[str, object]:
 
 
 async def note_pilot(context: RequestContext, tenant: str, site: str, launch: str, pilot: str) -> None:
-    """A pilot that came by a launch is there; asked again, nothing changes."""
+    """Record that the pilot of a launch has registered; a repetition changes nothing."""
     if launch:
         await context.services.launches.registered(tenant, site, launch, pilot)
