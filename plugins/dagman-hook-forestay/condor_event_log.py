@@ -1,4 +1,4 @@
-"""The event log of HTCondor jobs as far as it tells why a job failed. Standard library only, Python 3.9: it runs on access points."""
+"""Reads from the event log of HTCondor jobs why a job failed. Standard library only, Python 3.9: it runs on access points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CODE = re.compile(r"Code (\d+) Subcode (-?\d+)")
 _MEMORY = re.compile(r"^\s*(\d+)\s+-\s+MemoryUsage of job \(MB\)")
 _SLOT = re.compile(r"^\s*SlotName: (?:[^@\s]*@)?(\S+)")
 MOST = 64 << 20
-"""Bytes of the end of a log that are read."""
+"""The most bytes at the end of a log that are read."""
 LINES = 60
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -28,7 +28,7 @@ WORDS = {
 
 @dataclass
 class JobEvents:
-    """What the log tells of one job."""
+    """The facts about one job in the log."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -40,12 +40,12 @@ class JobEvents:
     peak_memory: int | None = None
     memory: int | None = None
     disk: int | None = None
-    """Bytes that were asked for."""
+    """Requested bytes."""
     tail: list[str] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
 
     def evidence(self) -> dict[str, object]:
-        """As `forestay classify` reads it."""
+        """The evidence in the form that `forestay classify` reads."""
         known: dict[str, object] = {
             "scheduler": "htcondor",
             "exit_code": self.exit_code,
@@ -81,7 +81,7 @@ def events_of(text: str) -> list[tuple[int, int, str, list[str]]]:
 
 
 def read_job(text: str, cluster: int) -> JobEvents:
-    """What became of a cluster's last run."""
+    """The facts about a cluster's last run."""
     job = JobEvents()
     for number, of, words, lines in events_of(text):
         if of != cluster:
@@ -96,7 +96,7 @@ def _take(job: JobEvents, number: int, words: str, lines: list[str]) -> None:
     if number == EXECUTING:
         slot = next((match[1] for match in map(_SLOT.match, lines) if match), "")
         job.node = slot or words.rpartition(": ")[2]
-        job.state = job.reason = ""  # it began anew: what was before explains nothing
+        job.state = job.reason = ""  # it was restarted: earlier events explain nothing
         job.hold_code = job.hold_subcode = None
     elif number == SIZE:
         sizes = [int(match[1]) * MIB for match in map(_MEMORY.match, lines) if match]
@@ -109,7 +109,7 @@ def _take(job: JobEvents, number: int, words: str, lines: list[str]) -> None:
         _resources(job, lines)
     elif number in WORDS:
         job.state = WORDS[number]
-        # A removal of a job on hold (periodic_remove) tells only that it was on hold; the hold tells why.
+        # The removal of a held job (periodic_remove) says only that it was held; the hold event says why.
         if not (number == ABORTED and job.hold_code is not None):
             job.reason = (
                 " ".join(line.strip() for line in lines if line.strip() and not _CODE.search(line))[:1000] or words
@@ -136,7 +136,7 @@ def _resources(job: JobEvents, lines: list[str]) -> None:
 
 
 def read_end(path: Path) -> str:
-    """The end of a log; those of large DAGs are long, and what happened last is there."""
+    """The end of a log; logs of large DAGs are long, and the newest events are at the end."""
     with path.open("rb") as log:
         size = log.seek(0, 2)
         log.seek(max(0, size - MOST))
@@ -144,6 +144,6 @@ def read_end(path: Path) -> str:
 
 
 def find_log(folder: Path, cluster: int) -> Path | None:
-    """The nodes' log of the DAG that runs this cluster, among those in a folder: the newest that knows it."""
+    """The nodes' log of the DAG that runs this cluster, among the logs in a folder: the newest that contains it."""
     logs = sorted(folder.glob("*.nodes.log"), key=lambda path: path.stat().st_mtime, reverse=True)
     return next((log for log in logs if f" ({cluster:03d}." in read_end(log) or f"({cluster}." in read_end(log)), None)

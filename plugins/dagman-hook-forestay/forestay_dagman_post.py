@@ -3,8 +3,8 @@
     SCRIPT DEFER 75 60 POST ALL_NODES forestay-dagman-post $JOB $JOBID $RETURN $RETRY $MAX_RETRIES $DAG_STATUS
     RETRY  ALL_NODES 10 UNLESS-EXIT 77
 
-0: the node is done. 1, or the job's own code: it has failed, and DAGMan tries it again while it has retries. 77: it has failed for good. 75: it is not
-decided yet; DAGMan asks again after the time it was given. Without Forestay everything is as without this script. Standard library only, Python 3.9.
+0: the node is done. 1, or the job's own code: it has failed, and DAGMan retries it while it has retries. 77: it has failed permanently. 75: there is no
+decision yet; DAGMan asks again after its configured time. Without Forestay everything is as without this script. Standard library only, Python 3.9.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ AGAIN_VERBS = frozenset({"restart", "redo", "resubmit"})
 DONE_VERBS = frozenset({"force-complete", "skip"})
 GIVE_UP_VERBS = frozenset({"force-fail", "remove"})
 REMOVED_STATUS = 4
-"""The DAG is being removed: what it asks now, nobody waits for."""
+"""The DAG is being removed: nobody waits for its requests any more."""
 
 
 class Away(Exception):
-    """Forestay did not answer, or did not understand: DAGMan goes on as without it."""
+    """Forestay did not answer, or gave an invalid answer: DAGMan continues as without it."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node's run, as DAGMan tells it."""
+    """A node's run, as reported by DAGMan."""
 
     job: str
     jobid: str
@@ -61,13 +61,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Codes:
-    """The exit codes that the DAG file names."""
+    """The exit codes in the DAG file."""
 
     defer: int
     give_up: int
 
     def own(self, returned: int) -> int:
-        """How the node ends without us; never by a code that would be taken for another of ours."""
+        """The node's exit code without us; never one that is equal to another of our codes."""
         if returned == 0:
             return DONE
         code = returned if 0 < returned < 256 else AGAIN
@@ -75,7 +75,7 @@ class Codes:
 
 
 class Forestay:
-    """Interface X by HTTP, within a bound on the whole."""
+    """Interface X over HTTP, with a time limit on all requests together."""
 
     def __init__(self, server: str, token: str, seconds: float) -> None:
         self.server = server.rstrip("/")
@@ -117,7 +117,7 @@ class Forestay:
 
 
 def run_of(log: Path | None, folder: Path) -> str:
-    """The same for every node and every repeat of one run of a DAG: where it is, and the first cluster that its log tells of."""
+    """The id of a DAG's run, the same for all of its nodes and repetitions: its path, and the first cluster in its log."""
     first = ""
     if log is not None:
         with log.open(encoding="utf-8", errors="replace") as text:
@@ -152,7 +152,7 @@ def event_of(node: Node, job: JobEvents, run: str, flow: str, *, hold: bool) -> 
 
 
 def changed_needs(order: dict[str, Any], job: JobEvents) -> list[str]:
-    """Lines of a submit description that give the next run what a rule wants for it."""
+    """Lines of a submit description that give the next run the needs that a rule requires."""
     lines = []
     needs = order.get("needs") or {}
     for name, asked, unit, word in (
@@ -170,7 +170,7 @@ def changed_needs(order: dict[str, Any], job: JobEvents) -> list[str]:
 
 
 def obey(order: dict[str, Any], node: Node, job: JobEvents, codes: Codes, folder: Path) -> tuple[str, str, int | None]:
-    """What is answered to an order, why, and how the script ends by it; no end: the next order is looked at."""
+    """The answer to an order, the reason, and the resulting exit code; without one the next order is processed."""
     verb = str(order.get("verb"))
     if verb in AGAIN_VERBS:
         if node.retry >= node.max_retries:
@@ -189,7 +189,7 @@ def obey(order: dict[str, Any], node: Node, job: JobEvents, codes: Codes, folder
 
 
 def decide(asked: Forestay, node: Node, job: JobEvents, event: dict[str, Any], codes: Codes, folder: Path) -> int:
-    """The exit code that Forestay wants, or that of the node without it."""
+    """The exit code that Forestay decides, or the node's own without it."""
     report = asked.report(event)
     if report["answer"] != "wait":
         return codes.own(node.returned)
@@ -212,7 +212,7 @@ def decide(asked: Forestay, node: Node, job: JobEvents, event: dict[str, Any], c
 
 
 def settings_of(args: argparse.Namespace) -> tuple[str, str]:
-    """Where Forestay is, and the token; from a file, since what stands in a DAG file or a command line is read by many."""
+    """Forestay's address and the token; from a file, since DAG files and command lines can be read by many."""
     place = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "forestay"
     server = args.server or os.environ.get("FORESTAY_SERVER", "")
     if not server and (place / "config.toml").is_file():
@@ -245,7 +245,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # DAGMan hands over -9 and -1002 as they are, and they are no options.
+    # DAGMan passes -9 and -1002 unchanged, and they are not options.
     args = arguments().parse_args(list(sys.argv[1:] if argv is None else argv))
     node = Node(args.job, args.jobid, args.returned, args.retry, args.max_retries, args.dag_status)
     codes = Codes(args.defer, args.give_up)
@@ -260,7 +260,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         flow = args.flow or (log.name.split(".dag")[0] if log else folder.name)
         event = event_of(node, job, run, flow, hold=args.hold)
         return decide(Forestay(server, token, args.seconds), node, job, event, codes, folder)
-    except Exception as error:  # whatever it is: a DAG goes on as it would have without us
+    except Exception as error:  # whatever the error: the DAG continues as it would without us
         sys.stderr.write(f"Forestay was not asked: {error or type(error).__name__}\n")
         return codes.own(node.returned)
 

@@ -39,7 +39,7 @@ class ForestayHook(BaseHook):
         return Server(Place.of(self.get_connection(self.forestay_conn_id)), self.patience)
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the button of Airflow's page."""
+        """The handler of the test button on Airflow's connection page."""
         try:
             reply = self.get_conn().send(server.Ask("GET", "/v1/status"))
         except Exception as error:
@@ -47,7 +47,7 @@ class ForestayHook(BaseHook):
         return True, f"Forestay {reply['version']} answers"
 
     def submit_job(self, job: Mapping[str, Any], *, key: str) -> str:
-        """Submit a job; the same key makes no second one."""
+        """Submit a job; a repetition with the same key submits no second one."""
         return str(self.get_conn().send(server.submit_job(job, key))["jobs"][0]["id"])
 
     def start_flow(self, flow: str, params: Mapping[str, Any], *, key: str) -> str:

@@ -29,5 +29,5 @@ class ForestayLink(BaseOperatorLink):
 
 
 def address(url: str, kind: str, name: str) -> str:
-    """The page of a job or run, for a browser that is logged in there."""
+    """The address of the page of a job or run, for a browser that is logged in."""
     return f"{url}/{kind}s/{name}"

@@ -1,6 +1,6 @@
 """Tells Forestay what becomes of Airflow's own tasks, so that their failures are classified and learnt from like all others.
 
-Off until `[forestay] listener_conn_id` names a connection. It looks on: Airflow has decided by then, so that nothing waits and no order is obeyed. It takes
+Off until `[forestay] listener_conn_id` names a connection. It only observes: Airflow has already decided, so that nothing waits and no order is carried out. It takes
 at most `BOUND` seconds, and never raises.
 """
 
@@ -21,16 +21,16 @@ from airflow_provider_forestay.server import Place
 
 log = logging.getLogger(__name__)
 BOUND = 2.0
-"""Seconds that a task may be held up when Forestay is slow or away."""
+"""Seconds for which a task may be delayed if Forestay is slow or unreachable."""
 TAIL = 16_000
 OWN = "ForestaySubmitOperator"
-"""What fails there Forestay knows already."""
+"""The operator whose failures Forestay already knows."""
 KINDS = {"running": "task-started", "success": "task-completed", "failed": "task-aborted"}
 _places: dict[str, Place | None] = {}
 
 
 def _place() -> Place | None:
-    """The server, looked up once a process: later the connection can perhaps not be asked for any more."""
+    """The server, looked up once per process: later the connection may no longer be available."""
     name = conf.get("forestay", "listener_conn_id", fallback="")
     if name not in _places:
         _places[name] = Place.of(BaseHook.get_connection(name)) if name else None
@@ -77,7 +77,7 @@ def _send(place: Place, event: dict[str, Any]) -> None:
 
 
 def _refuse(client: httpx.Client, fields: dict[str, Any]) -> None:
-    """What a rule orders cannot be done any more by who looks on; that is said, so that a person is asked and nothing waits for ever."""
+    """Refuse a rule's orders, which an observer can no longer carry out, so that a person is asked and nothing waits for ever."""
     asked = {"run": fields["run"], "incident": fields["incident"], "wait": "1"}
     orders = client.get("/v1/engines/airflow/orders", params=asked).json()["orders"]
     for order in orders:
@@ -86,7 +86,7 @@ def _refuse(client: httpx.Client, fields: dict[str, Any]) -> None:
 
 
 def tell(what: str, ti: Any, error: object = None) -> None:
-    """Report a change, within the bound and without a sound."""
+    """Report a change, within the time limit and without raising errors."""
     try:
         if type(getattr(ti, "task", None)).__name__ == OWN:
             return

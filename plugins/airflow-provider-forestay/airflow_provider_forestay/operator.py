@@ -73,7 +73,7 @@ class ForestaySubmitOperator(BaseOperator):
         return self._ended(kind, event)
 
     def on_kill(self) -> None:
-        """The task is stopped while a worker waits: what it waits for is cancelled."""
+        """The task is stopped while a worker waits: its job or run is cancelled."""
         if self._begun is None:
             return
         kind, name = self._begun
@@ -95,13 +95,13 @@ class ForestaySubmitOperator(BaseOperator):
 
 
 def _key(context: Context) -> str:
-    """The same for every repeat of the same try, so that a worker that dies and comes back submits nothing twice."""
+    """The idempotency key: the same for every repetition of a try, so that a restarted worker submits nothing twice."""
     ti = context["ti"]
     return str(uuid5(NAMESPACE_URL, f"airflow:{ti.dag_id}:{ti.run_id}:{ti.task_id}:{ti.map_index}:{ti.try_number}"))
 
 
 def _labelled(job: Mapping[str, Any], context: Context) -> dict[str, Any]:
-    """With where it came from, by which it can be found."""
+    """The job with labels that identify its origin, by which it can be found."""
     ti = context["ti"]
     own = {"airflow-dag": ti.dag_id, "airflow-task": ti.task_id, "airflow-run": ti.run_id}
     labels = {name: str(value)[:200] for name, value in own.items()} | dict(job.get("labels") or {})

@@ -1,4 +1,4 @@
-"""A Forestay server as Airflow sees it: where it is, what is asked of it, and when asking again can help. Knows nothing of Airflow."""
+"""A Forestay server for Airflow: its address, the requests to it, and when a retry can help. Independent of Airflow."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import httpx
 
 TIMEOUT = 30.0
 AGAIN = frozenset({408, 429, 502, 503, 504})
-"""Answers after which the same request may be answered well."""
+"""Status codes after which the same request may succeed."""
 WELL = frozenset({"completed", "forced_complete"})
 ENDED = frozenset({"completed", "forced_complete", "failed", "cancelled", "removed", "broken"})
 MOST_IDS = 100
-"""Jobs that one question may name."""
+"""The most jobs in one request."""
 
 
 class ForestayError(Exception):
-    """The server said no; the text says why, and never quotes the token."""
+    """The server refused; the text says why, and never contains the token."""
 
 
 class Away(Exception):
-    """The server did not answer, or not now."""
+    """The server did not answer, or is temporarily unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the server is, and the token. A connection's other fields are not kept."""
+    """The server's address, and the token. A connection's other fields are not kept."""
 
     url: str
     token: str = field(repr=False)
@@ -55,7 +55,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request; with a key a repeat is harmless."""
+    """A request; with a key a repetition is harmless."""
 
     method: str
     path: str
@@ -86,7 +86,7 @@ def read(kind: str, name: str) -> Ask:
 
 
 def read_jobs(names: Iterable[str]) -> Ask:
-    """Many jobs by one question."""
+    """Read many jobs in one request."""
     return Ask("GET", "/v1/jobs", query=(*(("id", name) for name in names), ("limit", "1000")))
 
 
@@ -97,7 +97,7 @@ def stop(kind: str, name: str, reason: str) -> Ask:
 
 
 def answered(answer: httpx.Response) -> Any:
-    """What an answer says, or the error that it is."""
+    """The content of a response, or its error raised."""
     if answer.is_success:
         return answer.json()
     try:
@@ -113,7 +113,7 @@ def answered(answer: httpx.Response) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Asks one server, and again for a while when it is away."""
+    """Sends requests to a server, and retries for a while if it is unreachable."""
 
     place: Place
     patience: float = 120.0
@@ -134,7 +134,7 @@ class Server:
 
 
 def ending_of(fields: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How a job or run ended, as a small record that may be stored; None while it goes on."""
+    """How a job or run ended, as a small record that may be stored; None while it is active."""
     if fields["state"] not in ENDED:
         return None
     last = fields.get("last") or {}

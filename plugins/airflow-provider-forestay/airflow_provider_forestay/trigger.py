@@ -1,4 +1,4 @@
-"""Waits in Airflow's triggerer for jobs and runs to end; all that wait for jobs of one server share one question."""
+"""Waits in Airflow's triggerer for jobs and runs to end; all triggers for jobs of one server share one request."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from airflow_provider_forestay import server
 from airflow_provider_forestay.server import MOST_IDS, TIMEOUT, Ask, Away, ForestayError, Place, answered, ending_of
 
 LONGEST = 60.0
-"""Seconds between looks at a server that does not answer."""
+"""Seconds between polls of a server that does not answer."""
 
 
 class Watch:
-    """One server's looker in one event loop: it looks while somebody waits."""
+    """The poller of one server in one event loop: it polls while somebody waits."""
 
     def __init__(self, place: Place, every: float) -> None:
         self.place = place
@@ -31,7 +31,7 @@ class Watch:
         self._looking: asyncio.Task[None] | None = None
 
     async def ending(self, kind: str, name: str) -> dict[str, Any]:
-        """The end of a job or run, once it is there. `ForestayError`: there is no such thing, or the token is refused."""
+        """Wait for the end of a job or run. `ForestayError`: it does not exist, or the token is refused."""
         mine: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self.waiting.setdefault((kind, name), set()).add(mine)
         if self._looking is None or self._looking.done():
@@ -54,11 +54,11 @@ class Watch:
                     await self._round(client)
                     wait = self.every
                 except (httpx.HTTPError, Away, ValueError, KeyError):  # or something else answers in its place
-                    wait = min(wait * 2, LONGEST)  # a server that is away ends nothing
+                    wait = min(wait * 2, LONGEST)  # an unreachable server ends nothing
                 except ForestayError as error:
                     for key in list(self.waiting):
                         self._tell(key, error)
-                # Many triggerers do not all ask at the same moment.
+                # Many triggerers must not all poll at the same moment.
                 await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311
 
     async def _round(self, client: httpx.AsyncClient) -> None:
@@ -68,7 +68,7 @@ class Watch:
             page = await self._ask(client, server.read_jobs(asked))
             found_jobs = {job["id"]: job for job in page["jobs"]}
             for name in asked:
-                # A search may lag behind; what it does not know is asked for by name.
+                # A search may lag behind; jobs that it does not find are requested by id.
                 await self._settle(client, "job", name, found_jobs.get(name))
         for kind, name in [key for key in self.waiting if key[0] != "job"]:
             await self._settle(client, kind, name, None)
@@ -99,11 +99,11 @@ class Watch:
 
 
 _watches: WeakValueDictionary[tuple[int, Place, float], Watch] = WeakValueDictionary()
-"""Those for which somebody waits."""
+"""The pollers in use."""
 
 
 def watch(place: Place, every: float) -> Watch:
-    """The looker for a server in this event loop."""
+    """The poller for a server in this event loop."""
     key = (id(asyncio.get_running_loop()), place, every)
     known = _watches.get(key)
     if known is None:
@@ -138,7 +138,7 @@ class ForestayTrigger(BaseTrigger):
         yield TriggerEvent(ending)
 
     async def on_kill(self) -> None:
-        """A person ended the task while it waited: what it waited for is cancelled."""
+        """A person ended the task while it waited: its job or run is cancelled."""
         place = await self._place()
         asked: Ask = server.stop(self.kind, self.name, "the Airflow task was stopped")
         async with httpx.AsyncClient(base_url=place.url, headers=place.headers, timeout=10.0) as client:

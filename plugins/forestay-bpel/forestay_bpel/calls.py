@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 def store_bpel(
     process: str, *, wsdls: Sequence[str] = (), jobs: Mapping[str, str] | None = None, mapping: str = ""
 ) -> Call[StoredFlow]:
-    """A process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and who its partners are."""
+    """Store a process in WS-BPEL 2.0 with its job definitions in JSDL 1.0, and the mapping of its partners."""
     body = {"process": process, "wsdls": list(wsdls), "jobs": dict(jobs or {}), "mapping": mapping}
     return Call("POST", "/v1/flows/bpel", lambda answer: cast("StoredFlow", document(answer)), body=orjson.dumps(body))
 
 
 def send_message(run: str, partner: str, operation: str, message: Mapping[str, object]) -> Call[Json]:
-    """A message for the process of a run."""
+    """Send a message to the process of a run."""
     body = {"partner": partner, "operation": operation, "message": dict(message)}
     return Call("POST", f"/v1/runs/{quote(run, safe='')}/messages", document, body=orjson.dumps(body))

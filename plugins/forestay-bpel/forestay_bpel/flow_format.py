@@ -1,4 +1,4 @@
-"""What this package adds to Forestay: the entry point, which imports nothing of it until it is asked."""
+"""The entry point of this package in Forestay; it imports the package's modules only when they are used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BpelFormat:
-    """Fills `forestay.apps.flow_formats.FormatPackage`."""
+    """Implements `forestay.apps.flow_formats.FormatPackage`."""
 
     pure_modules = ("forestay_bpel.domain", "forestay_bpel.interpreter")
 

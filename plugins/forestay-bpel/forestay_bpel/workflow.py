@@ -32,7 +32,7 @@ MAX_TRACE = 200
 
 
 class _Partners(Partners):
-    """The partners of a process, for whom its run does everything."""
+    """The partners of a process, implemented by its run."""
 
     def __init__(self, flow: BpelFlow, run: BpelRunWorkflow) -> None:
         super().__init__(flow)
@@ -96,7 +96,7 @@ class BpelRunWorkflow(PythonRunWorkflow):
         super()._take(event)
 
     def give_up(self, name: str) -> None:
-        """Nobody waits for a task any more."""
+        """Give up a task for which nobody waits any more."""
         instance = self.flow_run.instances.get(name)
         if instance is not None and not instance.ended and not self.interpreter.closed:
             reason = "the process gave it up"
@@ -138,7 +138,7 @@ def _shown(part: XmlElement) -> str:
 
 
 def _message(plain: object) -> Message:
-    """A message that was looked at where it came in; one that is none all the same is an empty one, and breaks no run."""
+    """A message that was validated on arrival; if it is invalid nevertheless, it counts as empty and does not fail the run."""
     try:
         return message_from_plain(plain)
     except ValueError:

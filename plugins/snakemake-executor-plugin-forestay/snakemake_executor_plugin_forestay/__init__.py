@@ -1,4 +1,4 @@
-"""Runs the jobs of a Snakemake flow on Forestay. The names here are those that Snakemake looks for."""
+"""Runs the jobs of a Snakemake flow on Forestay. The names here are required by Snakemake."""
 
 from snakemake_executor_plugin_forestay.executor import Executor
 from snakemake_executor_plugin_forestay.settings import ExecutorSettings, common_settings

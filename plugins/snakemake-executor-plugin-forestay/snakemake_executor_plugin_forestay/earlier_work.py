@@ -1,7 +1,7 @@
-"""What a job of an earlier run does, told from what it was asked to do, so that no two jobs write the same files at once.
+"""Identifies what a job of an earlier run does by its request, so that no two jobs write the same files at once.
 
-A *place* is what a job makes: one folder's outputs. *Work* is how it makes them: the rule, its inputs as they are on the disk, its parameters, and
-the Snakefile. The job of an earlier run with the same place and the same work is the very job that Snakemake asks for; with other work it is in the way.
+A *place* is what a job makes: outputs in one folder. *Work* is how it makes them: the rule, its inputs as they are on disk, its parameters, and
+the Snakefile. The job of an earlier run with the same place and the same work is the job that Snakemake requests; with other work it conflicts with it.
 """
 
 import hashlib
@@ -15,36 +15,36 @@ from typing import Any
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 _NOT_WORK = ("jobid", "groupid", "resources", "threads", "local")
-"""Differ from run to run, or from attempt to attempt, of the same work."""
+"""Fields that differ between runs, or attempts, of the same work."""
 
 
 def folder_name(notes: Path) -> str:
-    """Names the folder of a flow: by a number that it keeps among Snakemake's own notes, since other machines may have a folder of that path."""
+    """The id of a flow's folder, which is stored in Snakemake's own folder, since other machines may have a folder with the same path."""
     place = notes / "forestay-folder"
     try:
         with place.open("x", encoding="utf-8") as file:
             file.write(uuid.uuid4().hex)
     except FileExistsError:
         pass
-    # With the path, for a folder that was copied with all its notes.
+    # Including the path, for a folder that was copied completely.
     return _digest([place.read_text(encoding="utf-8"), os.path.realpath(os.getcwd())])
 
 
 def place_of(job: JobExecutorInterface) -> str:
-    """Names what a job makes; a job without outputs goes by its name."""
+    """The id of what a job makes; for a job without outputs by its name."""
     made = sorted(str(name) for name in job.output)
     return _digest(made or [job.name, *map(str, job.get_target_spec())])
 
 
 def work_of(job: JobExecutorInterface, snakefile: str) -> str:
-    """Names how it is made."""
+    """The id of how it is made."""
     known = {name: value for name, value in properties_of(job).items() if name not in _NOT_WORK}
     spec = sorted(str(name) for name in job.get_target_spec())
     return _digest([known, spec, _content(snakefile), [_version(path) for path in sorted(map(str, job.input))]])
 
 
 def properties_of(job: JobExecutorInterface) -> dict[str, Any]:
-    """What Snakemake tells of a job; it tells it as JSON."""
+    """Snakemake's properties of a job, which it provides as JSON."""
     properties: Any = job.properties()
     return dict(json.loads(properties) if isinstance(properties, str) else properties)
 

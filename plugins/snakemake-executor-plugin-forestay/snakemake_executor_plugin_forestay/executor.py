@@ -1,4 +1,4 @@
-"""Submits the jobs of a flow, asks with one question what became of them all, and finds those again that an earlier run has left."""
+"""Submits the jobs of a flow, polls all of them in one request, and finds jobs again that an earlier run has left."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 RUN, FOLDER, PLACE, WORK = "snakemake-run", "snakemake-folder", "snakemake-place", "snakemake-work"
 WILDCARDS, ATTEMPT = "snakemake-wildcards", "snakemake_attempt"
 LAG = timedelta(seconds=30)
-"""How far behind the newest end that was seen the next look begins: a store may show writes a little late."""
+"""How far before the newest known end the next poll begins: a store may show writes a little late."""
 WHOLE = 20
-"""Every so many looks all ends since the beginning are read, whatever was seen."""
+"""Every this many polls, all ends since the beginning are read, whatever was seen."""
 SOON = 2.0
-"""Seconds to the next look after one that found an end: ends seldom come alone, and what follows waits for them."""
+"""Seconds to the next poll after one that found an end: ends seldom come alone, and later jobs wait for them."""
 SELDOM = 30.0
-"""Seconds between looks, at most, at a server that does not answer."""
+"""The most seconds between polls of a server that does not answer."""
 STOPPED = 120.0
-"""Seconds in which a job that was cancelled must be known to have stopped."""
+"""Seconds within which a cancelled job must be known to have stopped."""
 PASSED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_EXE", "MODULEPATH", "LOADEDMODULES", "_LMFILES_", "MODULESHOME", "LANG", "LC_ALL")  # fmt: skip
-"""What jobs find of the surroundings of Snakemake, as with any batch system that passes them on. Nothing that is secret: what is not named here a flow declares by `envvars`."""
+"""The environment variables of Snakemake that are passed to jobs, as by other batch systems. They contain no secrets; a flow declares further ones by `envvars`."""
 _SHOWN = re.compile(r"[^A-Za-z0-9 .,=_/@+:-]")
 
 
 class Executor(RemoteExecutor):
-    """One of these lives as long as one run of Snakemake."""
+    """The executor of one run of Snakemake."""
 
     def __post_init__(self) -> None:
         self._given: ExecutorSettings = self.workflow.executor_settings  # type: ignore[attr-defined]  # it is there for plugins
         self._run = uuid.uuid4().hex
         self._variables: str | None = None
         self._open: dict[str, SubmittedJobInfo] = {}
-        """Jobs that are not known to have ended. Snakemake's own list is empty while it looks."""
+        """Jobs that are not known to have ended. Snakemake's own list is empty during a poll."""
         self._looks = 0
         self._silent: float | None = None
         try:
@@ -68,7 +68,7 @@ class Executor(RemoteExecutor):
         self._begun = self._newest = self._before_now()
 
     def run_job(self, job: JobExecutorInterface) -> None:
-        """Submit a job, or find it among those that an earlier run has left. A repeat after a lost answer makes no second one."""
+        """Submit a job, or find it among those that an earlier run has left. A repetition after a lost answer submits no second one."""
         place, work = place_of(job), work_of(job, str(self.workflow.main_snakefile))
         try:
             name = self._found_again(job, place, work)
@@ -83,7 +83,7 @@ class Executor(RemoteExecutor):
     async def check_active_jobs(  # type: ignore[override]  # declared as what it is awaited for
         self, active_jobs: list[SubmittedJobInfo]
     ) -> AsyncGenerator[SubmittedJobInfo, None]:
-        """Tell those that have ended; those of which nothing is heard go on."""
+        """Report the jobs that have ended; jobs without news count as active."""
         ended: dict[str, Job] = {}
         if active_jobs:
             async with self.status_rate_limiter:
@@ -101,7 +101,7 @@ class Executor(RemoteExecutor):
                 self.report_job_error(info, msg=text, aux_logs=log)
 
     def cancel_jobs(self, active_jobs: list[SubmittedJobInfo]) -> None:
-        """Cancel all jobs of this run that have not ended; what cannot be reached now is named, with what to do."""
+        """Cancel all jobs of this run that have not ended; jobs that could not be cancelled are listed, with what to do."""
         left = list(self._open)
         while left:
             try:
@@ -116,7 +116,7 @@ class Executor(RemoteExecutor):
             left.pop()
 
     def _submitted(self, job: JobExecutorInterface, place: str, work: str) -> str:
-        # Not by exec: what Snakemake puts together may be several commands.
+        # Without exec: Snakemake's text may be several commands.
         command = f"cd {shlex.quote(os.getcwd())} && {self._sourced()}{self.format_job_exec(job)}"
         wanted: dict[str, Any] = {
             "specification": {
@@ -125,7 +125,7 @@ class Executor(RemoteExecutor):
                 "environment": {name: os.environ[name] for name in PASSED if name in os.environ},
                 "resources": needs(job),
                 # It writes into the folder of the flow: two runs of it must not overlap, so it ends with its pilot's lease.
-                # A further run is no harm: Snakemake removes what an earlier one left of its outputs.
+                # A further attempt is harmless: Snakemake removes incomplete outputs of an earlier one.
                 "effects": "resumable",
                 "max_attempts": 1,
                 "when_exhausted": self._given.when_exhausted or "fail",
@@ -144,7 +144,7 @@ class Executor(RemoteExecutor):
         return accepted["id"]
 
     def _found_again(self, job: JobExecutorInterface, place: str, work: str) -> str | None:
-        """The job of an earlier run that does this very work. What makes the same outputs otherwise is stopped first."""
+        """The job of an earlier run that does the same work. A job that makes the same outputs in another way is stopped first."""
         for other_job in self._earlier.pop(place, []):
             now = self._link.surely(calls.job(other_job["id"]))
             if now["state"] in FINAL:
@@ -173,7 +173,7 @@ class Executor(RemoteExecutor):
             time.sleep(0.5)
 
     def _unfinished(self) -> dict[str, list[Job]]:
-        """The jobs in this folder that earlier runs have left, by what they make."""
+        """The jobs in this folder that earlier runs have left, by place."""
         wanted = {"label": f"{FOLDER}={self._folder}", "state": sorted(set(STATES) - FINAL)}
         jobs: dict[str, list[Job]] = {}
         for page in self._pages(wanted, surely=True):
@@ -181,7 +181,7 @@ class Executor(RemoteExecutor):
         return jobs
 
     def _ended(self) -> dict[str, Job]:
-        """The jobs of this folder that have ended since the last look: one question for all of them."""
+        """The jobs of this folder that have ended since the last poll: one request for all of them."""
         since = self._newest if self._looks % WHOLE else self._begun
         wanted = {"label": f"{FOLDER}={self._folder}", "state": sorted(FINAL), "changed_after": since}
         asked = self._before_now()
@@ -199,7 +199,7 @@ class Executor(RemoteExecutor):
         return jobs
 
     def _unheard(self, error: ClientError) -> None:
-        """The jobs run on without a server, so it is waited for, for as long as it takes. Said once."""
+        """Report once that the server does not answer. The jobs continue without it, so it is waited for as long as necessary."""
         if self._silent is None:
             self._silent = 1.0
             self.logger.info(
@@ -223,7 +223,7 @@ class Executor(RemoteExecutor):
         return (datetime.fromisoformat(self._link.now()) - LAG).isoformat()
 
     def _explained(self, job: Job) -> tuple[str, list[str]]:
-        """Why a job failed, and where its log is: fetched, for it is on a machine that the user may not see."""
+        """Why a job failed, and where its log is: fetched, since it is on a machine to which the user may have no access."""
         incident, log = None, []
         try:
             newest = self._link.once(incident_calls.find_incidents({"job": job["id"]}, limit=1)).incidents
@@ -237,7 +237,7 @@ class Executor(RemoteExecutor):
         return why(job, incident, self._link.server), log
 
     def _sourced(self) -> str:
-        """The declared variables, by a file: what stands in a command is stored and shown."""
+        """The declared variables, through a file: the text of a command is stored and shown."""
         declared = self.envvars()
         if not declared:
             return ""
@@ -251,6 +251,6 @@ class Executor(RemoteExecutor):
 
 
 def _shown(job: JobExecutorInterface) -> str:
-    """The wildcards, for people who look at the queue."""
+    """The wildcards, for display in the queue."""
     text = ",".join(f"{name}={value}" for name, value in properties_of(job).get("wildcards", {}).items())
     return _SHOWN.sub("_", text)[:200]

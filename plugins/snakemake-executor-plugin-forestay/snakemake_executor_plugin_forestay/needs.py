@@ -1,4 +1,4 @@
-"""What a job needs, from the names that Snakemake's rules use, those of its Slurm plugin among them."""
+"""The resources of a job, from the names that Snakemake's rules use, including those of its Slurm plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MINUTE = 60
 
 
 def needs(job: JobExecutorInterface) -> ResourcesJson:
-    """Of a group: what Snakemake has worked out for all its jobs together."""
+    """The needs of a job; for a group, Snakemake's total for all its jobs."""
     known: Mapping[str, Any] = job.resources
     cpus = _amount(known.get("cpus_per_task")) or max(1, int(job.threads))
     resources_json: ResourcesJson = {"cpus": cpus}
@@ -33,13 +33,13 @@ def needs(job: JobExecutorInterface) -> ResourcesJson:
 
 
 def container_of(job: JobExecutorInterface) -> str:
-    """The image that a rule asks for by its resource; empty for none."""
+    """The image that a rule requests by its resource; empty for none."""
     value = job.resources.get("forestay_container")
     return value if isinstance(value, str) else ""
 
 
 def _amount(value: object, unit: int = 1) -> int:
-    """A number of units, or 0: what is no positive number says nothing."""
+    """A number of units, or 0 for anything but a positive number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return max(1, int(value * unit))
     return 0

@@ -1,4 +1,4 @@
-"""The way to the server: patient for what must get through, quick for what is asked again anyway."""
+"""The connection to the server: patient for calls that must succeed, quick for calls that are repeated anyway."""
 
 import time
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from snakemake_executor_plugin_forestay.settings import DAY, ExecutorSettings
 T = TypeVar("T")
 Say = Callable[[str], None]
 PAUSE = 15.0
-"""Seconds before a token that was refused is looked for again."""
+"""Seconds before a refused token is read again."""
 
 
 class ServerLink:
-    """Speaks to the server by a token that may be replaced while a flow runs."""
+    """Calls the server with a token that may be replaced while a flow runs."""
 
     def __init__(self, settings: ExecutorSettings, say: Say) -> None:
         self._given, self._say = settings, say
@@ -31,7 +31,7 @@ class ServerLink:
         return self._quick.server
 
     def once(self, call: Call[T]) -> T:
-        """Send a call, once: who asks comes back by himself."""
+        """Send a call, once: the caller repeats it itself."""
         try:
             return self._quick.send(call)
         except NotAllowed as error:
@@ -40,7 +40,7 @@ class ServerLink:
             return self._quick.send(call)
 
     def surely(self, call: Call[T]) -> T:
-        """Send a call until it is answered, or the patience is over. A token that has expired is waited for as a server is."""
+        """Send a call until it is answered, or the patience has ended. An expired token is waited for like a server."""
         since = time.monotonic()
         while True:
             try:
@@ -58,7 +58,7 @@ class ServerLink:
         return self._quick.now().isoformat()
 
     def _open(self) -> bool:
-        """Find server and token anew; whether the token is another one."""
+        """Determine server and token again; returns whether the token has changed."""
         place = Path(self._given.token_file).expanduser() if self._given.token_file else None
         known = find_settings(server=self._given.server, token_file=place)
         if known.token.value == self._token:

@@ -1,4 +1,4 @@
-"""What a user may set, and what Snakemake is told of this executor. The types of the settings are read as they stand."""
+"""The user's settings, and the description of this executor for Snakemake. Snakemake reads the annotations of the settings as they are written."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -10,7 +10,7 @@ DAY = 86_400
 
 @dataclass
 class ExecutorSettings(ExecutorSettingsBase):
-    """Options on Snakemake's command line, or in its environment. The token itself is none of them: it comes by a file or by `FORESTAY_TOKEN`."""
+    """Options on Snakemake's command line, or in its environment. The token itself is not one of them: it is in a file or in `FORESTAY_TOKEN`."""
 
     server: Optional[str] = field(  # noqa: UP045 - Snakemake reads this spelling
         default=None,

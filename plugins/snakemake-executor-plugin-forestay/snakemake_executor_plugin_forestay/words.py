@@ -1,4 +1,4 @@
-"""How a job ended, in plain words for Snakemake's log: what was seen, why, what was done about it, and where to look."""
+"""How a job ended, in words for Snakemake's log: the evidence, the cause, the action, and where to find more."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _seen(job: Job) -> str:
 
 
 def _done(incident: IncidentWhole) -> Iterator[str]:
-    """What was decided, and the steps that were taken."""
+    """The decision, and the steps that were taken."""
     for decision in incident["decisions"]:
         text = _clean(decision.get("detail", {}).get("words"))
         yield f"{_clean(decision.get('verdict'))} by {_clean(decision.get('by'))}{f' ({text})' if text else ''}"
@@ -43,5 +43,5 @@ def _done(incident: IncidentWhole) -> Iterator[str]:
 
 
 def _clean(text: object) -> str:
-    """One line that cannot steer a terminal; some of it was printed by a job."""
+    """One line without terminal control characters; some of it was printed by a job."""
     return "".join(char if char.isprintable() else " " for char in str(text or "")).strip()[:500]

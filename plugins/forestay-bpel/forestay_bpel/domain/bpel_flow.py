@@ -1,4 +1,4 @@
-"""A flow written as a WS-BPEL process: the process, its job definitions and its mapping are what a run is pinned to and what it carries."""
+"""A flow written as a WS-BPEL process: a run is pinned to the process, its job definitions and its mapping, and carries them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BpelFlow:
 
     @property
     def params(self) -> Mapping[str, object]:
-        """The message that a run begins with, by its parts."""
+        """The parts of the message that begins a run."""
         return {"message": {}}
 
     @property
@@ -45,7 +45,7 @@ class BpelFlow:
 
     @property
     def version(self) -> str:
-        """The hash of everything that it has."""
+        """The hash of its content."""
         return hashlib.sha256(json.dumps(self.as_plain(), sort_keys=True).encode()).hexdigest()
 
     def as_plain(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class BpelFlow:
         return write_xml(self.root)
 
     def refusal(self, params: Mapping[str, object]) -> str:
-        """What is wrong with the message that it is to begin with."""
+        """The errors in the message that is to begin a run."""
         try:
             message_from_plain(params.get("message", {}))
         except ValueError as error:

@@ -1,7 +1,7 @@
 """An XML element as data: what JSDL documents, BPEL processes and the messages between them are made of.
 
-Names are written ``{namespace}local``, or ``local`` without a namespace. An element knows its line, so that whatever is wrong with it can be
-said with the place.
+Names are written ``{namespace}local``, or ``local`` without a namespace. An element knows its line, so that errors can be
+reported with the position.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class XmlElement:
 
     @property
     def text(self) -> str:
-        """All text inside, as XPath's string-value has it."""
+        """All text inside, as XPath's string-value."""
         parts: list[str] = []
         waiting: list[XmlElement | str] = [self]
         while waiting:
@@ -69,7 +69,7 @@ class XmlElement:
         return "".join(parts)
 
     def child(self, tag: str) -> XmlElement | None:
-        """The first child of this name."""
+        """The first child with this name."""
         return next((element for element in self.elements if element.tag == tag), None)
 
     def each(self, tag: str) -> Iterator[XmlElement]:
@@ -85,7 +85,7 @@ class XmlElement:
         return f"{{{space}}}{local}" if space else text.strip()
 
     def full_name(self, attribute: str) -> str:
-        """The name that an attribute says, in full; empty where there is none."""
+        """The expanded name in an attribute; empty if there is none."""
         text = self.get(attribute)
         return self.qname(text) if text else ""
 
@@ -97,7 +97,7 @@ class XmlElement:
         return out
 
     def fill(self, other: XmlElement) -> None:
-        """Take over another's attributes and children; the name stays."""
+        """Replace attributes and children by those of another element; the name stays."""
         self.attributes = dict(other.attributes)
         self.namespaces = {**other.namespaces, **self.namespaces}
         self.children = []
@@ -108,7 +108,7 @@ class XmlElement:
         self.children = [text] if text else []
 
     def same(self, other: XmlElement) -> bool:
-        """Whether both say the same; blanks between elements, lines and prefixes do not count."""
+        """Whether both have the same content; whitespace between elements, lines and prefixes are ignored."""
         return self.canonical() == other.canonical()
 
     def canonical(self) -> tuple[Any, ...]:
@@ -129,7 +129,7 @@ class XmlElement:
 
 
 def as_plain(element: XmlElement) -> list[Any]:
-    """An element as JSON types. Namespaces are said where they change."""
+    """An element as JSON types. Namespaces are given where they change."""
     return _plain(element, NO_NAMESPACES)
 
 

@@ -56,7 +56,7 @@ class _Writing:
                     self.parts.append("\n" + "  " * (depth + 1))
                 self.element(child, here, depth + 1)
             elif not layout:
-                # Expat gives a lone carriage return as a line's end, so that one that is meant has to be written out.
+                # Expat converts a lone carriage return to a line end, so an intended one must be escaped.
                 self.parts.append(escape(child, {"\r": "&#13;"}))
         if layout:
             self.parts.append("\n" + "  " * depth)

@@ -31,12 +31,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BpelText:
-    """What became of a process's text: a flow unless something was refused, and the report."""
+    """The result of reading a process's text: a flow unless something was refused, and the report."""
 
     flow: BpelFlow | None
     report: ImportReport
     other: tuple[str, ...] = field(default_factory=tuple)
-    """What is wrong with the files beside it."""
+    """The errors in the accompanying files."""
     name: str = ""
 
 
@@ -47,7 +47,7 @@ def read_bpel(
     jobs: Mapping[str, str | bytes] | None = None,
     mapping: str = "",
 ) -> BpelText:
-    """Read a process. Each job definition is known by its file's name and by its JobName."""
+    """Read a process. Each job definition is available under its file's name and its JobName."""
     report = ImportReport()
     other: list[str] = []
     try:
@@ -115,11 +115,11 @@ class AdaptedText:
 
 
 def adapt_text(text: str | bytes, links: Sequence[str] = (), address: str = "") -> AdaptedText:
-    """A process whose invokes go through the proxy. `XmlRefused`."""
+    """Adapt a process so that its invokes go through the proxy. Raises `XmlRefused`."""
     adapted = adapt(read_xml(text), links=links, address=address)
     return AdaptedText(write_xml(adapted.root, indent=False), adapted.count)
 
 
 def message_plain(message: Mapping[str, str]) -> dict[str, object]:
-    """The parts of a message for a run: a text that begins with ``<`` is an element. `XmlRefused`."""
+    """The parts of a message for a run: a text that begins with ``<`` is an element. Raises `XmlRefused`."""
     return {name: as_plain(read_xml(text)) if text.lstrip().startswith("<") else text for name, text in message.items()}

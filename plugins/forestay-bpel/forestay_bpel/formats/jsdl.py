@@ -12,7 +12,7 @@ __all__ = ["DocumentError", "JsdlRefused", "read_jsdl", "write_jsdl"]
 
 
 def read_jsdl(text: str | bytes) -> JobDefinition:
-    """A job definition; `JsdlRefused` with everything that is wrong, each with its line."""
+    """Read a job definition; `JsdlRefused` with all errors and their lines."""
     try:
         return read_definition(read_xml(text))
     except XmlRefused as error:

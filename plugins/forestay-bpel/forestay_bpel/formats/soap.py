@@ -1,4 +1,4 @@
-"""SOAP 1.1 envelopes, as small as the job service needs them."""
+"""SOAP 1.1 envelopes, as far as the job service needs them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FINAL = COMPLETED | {"failed", "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class SoapRequest:
-    """What is asked: the operation's element, and the message's id if it has one."""
+    """A request: the operation's element, and the message's id if it has one."""
 
     body: XmlElement
     message: str = ""
 
 
 class SoapRefused(ValueError):
-    """No envelope of SOAP 1.1 with one element in its body."""
+    """The text is not a SOAP 1.1 envelope with one element in its body."""
 
 
 def read_request(data: bytes) -> SoapRequest:
@@ -52,7 +52,7 @@ def envelope(body: XmlElement) -> str:
 
 
 def fault(text: str, *, theirs: bool, name: str = "") -> str:
-    """A fault: ``theirs`` when the request is to blame. With a name it can be told apart by a process."""
+    """A fault; ``theirs``: the request caused it. With a name a process can distinguish it."""
     parts = [
         XmlElement("faultcode", {}, ["soap:Client" if theirs else "soap:Server"]),
         XmlElement("faultstring", {}, [text[:1000]]),
@@ -73,11 +73,11 @@ def job_element(name: str, **fields: object) -> XmlElement:
 
 
 def state_shown(state: str) -> str:
-    """A job that is being recovered is running; a process hears of nothing else."""
+    """The state that a process sees: a job that is being recovered is running."""
     return "completed" if state in COMPLETED else "failed" if state in FINAL else "running"
 
 
 def notification(facts: Mapping[str, object]) -> str:
-    """The envelope that tells of a job's end, from what a callback is told."""
+    """The envelope that reports a job's end, from the content of a callback."""
     state = state_shown(str(facts["state"]))
     return envelope(job_element("notify", jobId=facts["job"], state=state, exitCode=facts.get("exit_code")))

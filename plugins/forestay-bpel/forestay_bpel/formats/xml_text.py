@@ -1,8 +1,8 @@
 """XML as data with line numbers: one reader for every document that people and engines send.
 
-It is made for texts that nobody vouches for. A document type is refused before anything in it is read, so that there are no entities but XML's
-own five, nothing is fetched, and nothing grows; depth, size, elements and attributes are bounded while reading, not afterwards. Expat does the
-reading; it is part of Python.
+It is made for untrusted texts. A document type is refused before anything in it is read, so that there are no entities but XML's
+own five, nothing is fetched, and nothing expands; depth, size, elements and attributes are bounded while reading, not afterwards. The parser is
+Expat, which is part of Python.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGE = 256
 
 
 class XmlRefused(ValueError):
-    """A text is no XML, or none that is read here."""
+    """A text is not XML, or not XML that is accepted here."""
 
     def __init__(self, line: int, column: int, message: str) -> None:
         super().__init__(f"{line}:{column}: {message}")
@@ -42,7 +42,7 @@ class XmlRefused(ValueError):
 
 
 def read_xml(text: str | bytes, *, most: int = MAX_BYTES) -> XmlElement:
-    """The document's element; `XmlRefused` with the line for everything else."""
+    """Read the document's element; `XmlRefused` with the line for anything else."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(data) > most:
         raise XmlRefused(1, 1, f"the text is larger than {most} bytes")
@@ -50,14 +50,14 @@ def read_xml(text: str | bytes, *, most: int = MAX_BYTES) -> XmlElement:
         raise XmlRefused(1, 1, "it is not in UTF-8")
     if data.count(b"<") > 4 * MAX_ELEMENTS:
         raise XmlRefused(1, 1, f"there are more than {MAX_ELEMENTS} elements in it")
-    # A text has been decoded already: what its first line says about bytes means nothing any more.
+    # A text is already decoded: the encoding in its first line no longer applies.
     return _XmlReading(from_text=isinstance(text, str)).read(data)
 
 
 class _XmlReading:
     def __init__(self, *, from_text: bool) -> None:
         self.from_text = from_text
-        # Given here, the encoding holds whatever the document says of itself.
+        # The encoding given here overrides the document's own declaration.
         self.parser = parser = expat.ParserCreate("utf-8", namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler = self.start
@@ -77,7 +77,7 @@ class _XmlReading:
 
     def read(self, data: bytes) -> XmlElement:
         try:
-            # By and by, so that a tag that does not end is given up before it has been gathered.
+            # Piece by piece, so that an endless tag is refused before all of it is collected.
             for begin in range(0, len(data), CHUNK):
                 self.parser.Parse(data[begin : begin + CHUNK], False)  # noqa: FBT003 - expat takes it so
                 if begin + CHUNK - self.parser.CurrentByteIndex > MAX_TAG:

@@ -24,7 +24,7 @@ class Assigning:
         self.values = values
 
     def assign(self, at: Running, assign: Assign) -> None:
-        """Every copy, or none: a fault puts all variables and partner links back."""
+        """Carry out every copy, or none: a fault restores all variables and partner links."""
         before: dict[int, tuple[ScopeVariable, Message | None]] = {}
         partners = [(at.home_of_partner(copy.to.partner), copy.to.partner) for copy in assign.copies if copy.to.partner]
         addresses = [(home, name, home.addresses.get(name, "")) for home, name in partners]
@@ -53,7 +53,7 @@ class Assigning:
         return _VARIABLE.findall(to.expression.xpath.text)
 
     def first(self, at: Running, held: ScopeVariable, from_spec: FromSpec) -> None:
-        """The value that a variable begins with."""
+        """The initial value of a variable."""
         value = self.from_(at, from_spec)
         if value is not None:
             self.store(held, WHOLE, value, keep_name=False)
@@ -72,7 +72,7 @@ class Assigning:
             raise standard_fault("selectionFailure", "there is nothing to copy", copy.from_.line)
         self.to(at, copy, value)
 
-    # What is copied
+    # Sources
 
     def from_(self, at: Running, from_spec: FromSpec) -> XmlElement | str | Whole | None:
         if from_spec.literal is not None:
@@ -107,7 +107,7 @@ class Assigning:
         node = value[0]
         return node.copy() if isinstance(node, XmlElement) else node.text
 
-    # Where it goes
+    # Targets
 
     def to(self, at: Running, copy: Copy, value: XmlElement | str | Whole) -> None:
         to = copy.to
@@ -136,7 +136,7 @@ class Assigning:
         assert expression is not None  # noqa: S101 - the caller looked
         text = expression.xpath.text.strip()
         name = text[1:]
-        # A variable, or a part of one, that has no value yet can be given one as a whole.
+        # A variable, or a part of one, without a value can be assigned as a whole.
         if text.startswith("$") and all(char.isalnum() or char in "_-." for char in name):
             variable, _, part = name.partition(".")
             if at.has(variable):
@@ -151,7 +151,7 @@ class Assigning:
         self.replace(place[0], value, keep_name=copy.keep_name)
 
     def store(self, held: ScopeVariable, part: str, value: XmlElement | str | Whole, *, keep_name: bool) -> None:
-        """Give a variable, or a part of it, a value."""
+        """Assign a value to a variable, or to a part of it."""
         if isinstance(value, dict):
             if part or (not held.is_message and WHOLE not in value):
                 raise standard_fault(
@@ -204,7 +204,7 @@ class Assigning:
 
 
 def _reference(address: str) -> XmlElement:
-    """An endpoint reference as a process sees it; empty where a partner has no address."""
+    """An endpoint reference as a process sees it; empty if a partner has no address."""
     if not address:
         return XmlElement(_SERVICE)
     inner = XmlElement(f"{{{_ADDRESSING}}}Address", {}, [address])

@@ -1,4 +1,4 @@
-"""Where an activity of a process runs, and the two ways in which a process ends before its time."""
+"""The context of a running activity, and the two ways in which a process ends early."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Links = dict[str, "asyncio.Future[bool]"]
 
 
 class Exited(Exception):
-    """An exit activity, or a standard fault where the process says that it exits then."""
+    """An exit activity, or a standard fault in a process that is declared to exit on it."""
 
 
 class ProcessStopped(Exception):
-    """A process that must not go on."""
+    """A process that must not continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """Where an activity runs."""
+    """The context in which an activity runs."""
 
     at: Running
     links: Links
     completed: list[Running]
-    """Where scopes that complete are noted."""
+    """The list in which completed scopes are recorded."""
     fault: Fault | None = None
     """Inside a fault handler: the fault that is handled."""
     handled: Running | None = None

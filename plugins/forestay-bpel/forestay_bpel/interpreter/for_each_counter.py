@@ -9,7 +9,7 @@ from forestay_bpel.interpreter.host import standard_fault
 
 @dataclass(slots=True)
 class ForEachCounter:
-    """How many rounds of a forEach are done, and whether they are enough."""
+    """The number of completed rounds of a forEach, and whether they suffice."""
 
     left: int
     enough: int | None

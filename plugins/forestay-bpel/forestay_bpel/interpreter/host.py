@@ -1,4 +1,4 @@
-"""What a running process asks of the outside, and what it is told."""
+"""The interface between a running process and its environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WHOLE = ""
 
 
 class Fault(Exception):
-    """A fault: its name in full, and what it carries."""
+    """A fault: its expanded name, and its data."""
 
     def __init__(self, name: str, data: Message | None = None, *, why: str = "", line: int = 0) -> None:
         super().__init__(f"{name.rpartition('}')[2]}{': ' if why else ''}{why}")
@@ -44,7 +44,7 @@ class PartnerCall:
     answered: bool = True
     """Whether the process waits for an answer."""
     address: str = ""
-    """Where the partner is, if the process has assigned it an endpoint reference."""
+    """The partner's address, if the process has assigned it an endpoint reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class Incoming:
 
 
 class Host(Protocol):
-    """The outside of a process."""
+    """The environment of a process."""
 
     async def invoke(self, call: PartnerCall) -> Message:
-        """Have an operation carried out; `Fault` if it fails. Cancelled, it is given up."""
+        """Invoke an operation; `Fault` if it fails. Cancellation gives it up."""
         ...
 
     async def reply(self, partner: str, operation: str, message: Message, fault: str) -> None: ...
@@ -72,5 +72,5 @@ class Host(Protocol):
         ...
 
     def trace(self, event: str) -> None:
-        """Something has been done; for those who look on."""
+        """An activity has been done; for observers."""
         ...

@@ -1,4 +1,4 @@
-"""Runs a process. It is replayed by Temporal and tried without it: the order of everything follows from the process and from what it is told."""
+"""Runs a process. It is replayed by Temporal and tested without it: the order of everything is determined by the process and its messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from forestay_bpel.interpreter.scopes import Running, ScopeVariable, Values, cop
 from forestay_bpel.interpreter.scoping import Scoping
 
 MAX_BUSY = 20_000
-"""Activities that may be done without anything coming from outside: more is a loop that waits for nothing."""
+"""The most activities in a row without an external event: more indicate an endless loop."""
 MAX_ROUNDS = 10_000
 """Rounds of one forEach."""
 
@@ -76,7 +76,7 @@ class Interpreter:
         self.isolation = asyncio.Lock()
         self.exiting = False
         self.closed = False
-        """Whoever runs the process has no use for it any more: it is dropped as it is."""
+        """The process is no longer needed: it is dropped as it is."""
         self.busy = 0
 
     @property
@@ -85,12 +85,12 @@ class Interpreter:
         return self.exiting or self.closed
 
     def deliver(self, incoming: Incoming) -> bool:
-        """A message for the process; false: too many wait already."""
+        """Deliver a message to the process; false: too many wait already."""
         self.busy = 0
         return self.correlation.deliver(incoming)
 
     async def run(self) -> ProcessResult:
-        """To the end; `ProcessStopped` if it must not go on."""
+        """Run to the end; `ProcessStopped` if it must not continue."""
         nowhere = Running(self.process.scope)
         try:
             await self.scoping.run(self.process.scope, ExecutionContext(nowhere, {}, []))
@@ -134,7 +134,7 @@ class Interpreter:
         return any(known.values()) if join is None else self.values.truth(context.at, join, links=known)
 
     def dead(self, activity: Activity, context: ExecutionContext) -> None:
-        """Nothing of an activity will be done any more: whoever waits for a link from inside it need not wait."""
+        """An activity will not be executed any more: its outgoing links need not be waited for."""
         for link in _links_out(activity):
             status = context.links.get(link)
             if status is not None and not status.done():
@@ -357,7 +357,7 @@ def _label(activity: Activity) -> str:
 
 
 def _links_out(activity: Activity) -> Iterator[str]:
-    """The links that leave an activity or something inside it, but for those of flows inside it."""
+    """The links that leave an activity or anything inside it, except those of flows inside it."""
     yield from (source.link for source in activity.std.sources)
     own = set(activity.links) if isinstance(activity, FlowActivity) else set()
     for other_activity in inside(activity):

@@ -27,17 +27,17 @@ class _Receiver:
 
 
 class MessageCorrelation:
-    """The post of one process."""
+    """The message queues of one process."""
 
     def __init__(self, values: Values) -> None:
         self.values = values
         self.waiting_messages: list[Incoming] = []
         self.receivers: list[_Receiver] = []
         self.requests: dict[tuple[str, str, str], int] = {}
-        """Requests that were received and not answered yet."""
+        """Received requests that are not answered yet."""
 
     def deliver(self, incoming: Incoming) -> bool:
-        """Give a message to whoever waits for it, or keep it; false: there is no room for more."""
+        """Give a message to its receiver, or keep it; false: the queue is full."""
         for receiver in self.receivers:
             if not receiver.arrived.done() and self._fits(receiver, incoming):
                 receiver.arrived.set_result((receiver.place, incoming))
@@ -59,7 +59,7 @@ class MessageCorrelation:
     def listen(
         self, at: Running, any_of: Sequence[Receive | OnMessage], arrived: asyncio.Future[tuple[int, Incoming]]
     ) -> None:
-        """Have a future filled by the first of several messages; `withdraw` ends it."""
+        """Set a future to the first of several messages; `withdraw` ends this."""
         for place, other_receiver in enumerate(any_of):
             receiver = self._receiver(at, other_receiver, place, arrived)
             if not self._from_stock(receiver):
@@ -77,7 +77,7 @@ class MessageCorrelation:
             return await arrived
         except asyncio.CancelledError:
             if arrived.done() and not arrived.cancelled():
-                # It came while its receiver was ended: someone else may want it.
+                # It came while its receiver was being ended: another one may need it.
                 self.waiting_messages.insert(0, arrived.result()[1])
             raise
 
@@ -120,7 +120,7 @@ class MessageCorrelation:
         return all(self.properties(receiver.at, name, incoming.message) == values for name, values in receiver.wanted)
 
     def properties(self, at: Running, name: str, message: Message) -> tuple[str, ...] | None:
-        """The values that a message has of a set's properties; ``None`` if one is missing."""
+        """The values of a set's properties in a message; ``None`` if one is missing."""
         declared = next(
             correlation_set for correlation_set in at.home_of_set(name).scope.sets if correlation_set.name == name
         )
@@ -132,7 +132,7 @@ class MessageCorrelation:
         )
 
     def correlate(self, at: Running, correlations: Sequence[Correlation], message: Message, line: int) -> None:
-        """A message has come or goes: give sets their values, and see that it has those of the others."""
+        """Correlate a received or sent message: initiate sets with its values, and check that it has those of the others."""
         for correlation in correlations:
             if not _knows(at, correlation):
                 continue

@@ -1,4 +1,4 @@
-"""Messages that a process sends and takes: from variables, to variables, with their correlation."""
+"""Messages that a process sends and receives: from variables, to variables, with their correlation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay_bpel.interpreter.scopes import Running, copied
 
 
 class Messages:
-    """What one process says to its partners and hears from them."""
+    """The messages between one process and its partners."""
 
     def __init__(self, host: Host, correlation: MessageCorrelation, assigning: Assigning) -> None:
         self.host = host

@@ -1,4 +1,4 @@
-"""Activities side by side: the first that fails ends the others, and nothing outlives whoever began it."""
+"""Runs activities in parallel: the first that fails ends the others, and none outlives its starter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Work = Coroutine[Any, Any, Any]
 
 
 class ParallelScope:
-    """Tasks that belong together. Which one failed first is a matter of order, not of chance."""
+    """Tasks that belong together. Which one failed first is determined by their order, not by chance."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -35,12 +35,12 @@ class ParallelScope:
             self._change.set_result(None)
 
     async def change(self) -> None:
-        """Until one of the tasks has ended."""
+        """Wait until one of the tasks has ended."""
         await self._change
         self._change = self.loop.create_future()
 
     async def wait(self) -> None:
-        """Until all have ended, or one has failed: its error is raised when all others have been ended."""
+        """Wait until all have ended, or one has failed: its error is raised after all others have been ended."""
         try:
             while self.open and self.failed is None:
                 await self.change()
@@ -52,7 +52,7 @@ class ParallelScope:
             raise self.failed
 
     async def end(self) -> None:
-        """Cancel what still runs, and wait until it has ended."""
+        """Cancel running tasks, and wait until they have ended."""
         for task in self.tasks:
             if not task.done():
                 task.cancel()
@@ -64,7 +64,7 @@ class ParallelScope:
 
 
 async def ended(task: asyncio.Task[Any]) -> bool:
-    """Wait for a task whatever happens; whether this was itself to be cancelled meanwhile."""
+    """Wait for a task whatever happens; returns whether the caller was cancelled meanwhile."""
     interrupted = False
     while not task.done():
         interrupted |= await heard(task)
@@ -72,7 +72,7 @@ async def ended(task: asyncio.Task[Any]) -> bool:
 
 
 async def heard(task: asyncio.Task[Any]) -> bool:
-    """Wait for a task once; whether this was to be cancelled instead."""
+    """Wait for a task once; returns whether the caller was cancelled instead."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     task.add_done_callback(partial(_tell, over))
     try:

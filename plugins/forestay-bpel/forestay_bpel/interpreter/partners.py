@@ -34,11 +34,11 @@ class _Job:
     state: str = "running"
     result: XmlElement | None = None
     notified: list[tuple[str, Binding]] = field(default_factory=list)
-    """Who wants to be told of its end: partner links, and how."""
+    """The receivers of its end: partner links, and the form of the message."""
 
 
 class Partners(ABC):
-    """What is outside of a process that runs as a run."""
+    """The environment of a process that executes as a run."""
 
     def __init__(self, flow: BpelFlow) -> None:
         self.bpel = flow
@@ -47,9 +47,9 @@ class Partners(ABC):
         self.replies: dict[str, Message] = {}
         self.faulted_replies: dict[str, str] = {}
         self.asked: list[tuple[str, str, asyncio.Future[Message]]] = []
-        """People who have been asked and have not answered yet."""
+        """Questions to people that are not answered yet."""
         self.early: list[Incoming] = []
-        """Answers of people who have not been asked yet."""
+        """Answers that came before their question."""
 
     @abstractmethod
     def start(self, task: Task) -> PendingWork:
@@ -60,14 +60,14 @@ class Partners(ABC):
 
     @abstractmethod
     def give_up(self, name: str) -> None:
-        """Cancel a job whose end nobody waits for any more."""
+        """Cancel a job for whose end nobody waits any more."""
 
     @abstractmethod
     def deliver(self, incoming: Incoming) -> None:
         """A message for the process."""
 
     def accept(self, incoming: Incoming) -> None:
-        """A message from outside: an answer that is waited for, or one for the process."""
+        """Accept an external message: an awaited answer, or one for the process."""
         for call in self.asked:
             partner, operation, answer = call
             if (partner, operation) == (incoming.partner, incoming.operation) and not answer.done():
@@ -80,7 +80,7 @@ class Partners(ABC):
         else:
             self.deliver(incoming)
 
-    # What the interpreter calls
+    # Called by the interpreter
 
     async def invoke(self, call: PartnerCall) -> Message:
         binding = self.bpel.services.binding(call.partner, call.operation)

@@ -1,4 +1,4 @@
-"""Scopes while they run: variables, correlation sets, and the scopes inside that completed and can be compensated."""
+"""Running scopes: variables, correlation sets, and inner scopes that completed and can be compensated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ScopeVariable:
         return None if self.value is None else self.value.get(name)
 
     def tag(self) -> str:
-        """The name of the element that a variable without parts has."""
+        """The element name of a variable without parts."""
         return self.declared.element or self.declared.name
 
 
@@ -40,9 +40,9 @@ class Running:
     variables: dict[str, ScopeVariable] = field(default_factory=dict)
     sets: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     completed: list[Running] = field(default_factory=list)
-    """The scopes inside that completed, oldest first."""
+    """The completed inner scopes, oldest first."""
     addresses: dict[str, str] = field(default_factory=dict)
-    """Of the partner links that are declared here: what the process has assigned to them."""
+    """The endpoint references that the process has assigned to the partner links declared here."""
 
     def find(self, name: str) -> ScopeVariable:
         at: Running | None = self

@@ -150,11 +150,11 @@ class Scoping:
             else:
                 await self.process.do(scope.termination, replace(inner, handled=running, completed=[], links={}))
         except Fault:
-            # A fault while a scope is terminated goes nowhere: what terminates it has a fault of its own.
+            # A fault while a scope is terminated is dropped: the termination was caused by another fault.
             self.process.host.trace(f"termination of {scope.std.name} failed")
 
     async def compensate(self, running: Running, target: str | None = None) -> None:
-        """Undo the scopes that completed inside one, the last first; each once."""
+        """Undo the completed scopes inside a scope, the last first; each once."""
         for child in reversed(list(running.completed)):
             if (target is None or child.scope.std.name == target) and child in running.completed:
                 running.completed.remove(child)

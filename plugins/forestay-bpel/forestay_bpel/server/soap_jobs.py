@@ -1,4 +1,4 @@
-"""The SOAP face of the job service: submit, poll and register, as much as a BPEL engine that nobody changed needs. Ends are told by ``notify``."""
+"""The SOAP interface of the job service: submit, poll and register, as far as an unmodified BPEL engine needs. Completions are reported by ``notify``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from forestay_bpel.formats import soap
 
 XML = "text/xml; charset=utf-8"
 SOAP_MARK = "#soap"
-"""At the end of a callback's address: it is told by an envelope."""
+"""The suffix of a callback's address that requests a SOAP envelope."""
 
 
 async def reply_to(body: bytes, context: RequestContext, who: Principal) -> Response:

@@ -1,7 +1,7 @@
 """The flow adapter: at the invoke points of a process the calls go to a proxy, by standard constructs only.
 
-Each invoke of a monitored partner becomes a scope with a partner link of its own, of the same type, that stands for the proxy. If the proxy says that
-it cannot be used, the original invoke is done instead. So any engine can run the result, and nothing is different when nothing fails.
+Each invoke of a monitored partner becomes a scope with a partner link of its own, of the same type, that represents the proxy. If the proxy reports that
+it cannot be used, the original invoke is done instead. So any engine can run the result, and nothing changes if nothing fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forestay_bpel.domain.xml_tree import XmlElement
 
 PROXY = "urn:forestay:proxy"
 PREFIX = "forestay."
-"""Before the name of a partner link: the proxy in its place."""
+"""The prefix of a partner link's name for the proxy that replaces it."""
 AWAY = "forestayAway"
 SCHEMA = "http://www.w3.org/2001/XMLSchema"
 SREF = "http://docs.oasis-open.org/wsbpel/2.0/serviceref"
@@ -32,7 +32,7 @@ class Adapted:
 
 
 def adapt(root: XmlElement, *, links: Collection[str] = (), address: str = "") -> Adapted:
-    """Adapt a process. ``links``: only these partner links; ``address``: where the proxy is, if the engine is not told at deployment."""
+    """Adapt a process. ``links``: only these partner links; ``address``: the proxy's address, if it is not configured in the engine at deployment."""
     out = Adapted(root.copy())
     _Adapter(out, frozenset(links), address).walk(out.root, {})
     return out

@@ -1,4 +1,4 @@
-"""What must hold in a whole process before it is run: names that exist, links that join up, handlers where they belong."""
+"""The checks of a whole process before it is run: names exist, links are complete, handlers are where they belong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from forestay_bpel.domain.bpel.report import ImportEntry, ImportStatus
 
 
 def check_process(process: Process) -> Iterator[ImportEntry]:
-    """Everything that is wrong, as entries of the report."""
+    """All errors, as entries of the report."""
     yield from _start(process)
     yield from _Walk().look(process.scope, _KnownNames())
 
@@ -68,11 +68,11 @@ class _KnownNames:
     partners: frozenset[str] = frozenset()
     sets: frozenset[str] = frozenset()
     links: frozenset[str] = frozenset()
-    """Those of the flows around; a loop hides them."""
+    """The links of the enclosing flows; a loop hides them."""
     faulted: bool = False
     """Inside a fault handler."""
     compensable: frozenset[str] | None = None
-    """Inside a fault, compensation or termination handler: the scopes that it may compensate."""
+    """Inside a fault, compensation or termination handler: the scopes that the handler may compensate."""
 
 
 class _Walk:
@@ -231,7 +231,7 @@ class _Walk:
 
 
 def _named(scope: Scope) -> Iterator[str]:
-    """The names of the scopes right inside a scope."""
+    """The names of the scopes directly inside a scope."""
     waiting: list[Activity] = [scope.inner]
     while waiting:
         activity = waiting.pop()

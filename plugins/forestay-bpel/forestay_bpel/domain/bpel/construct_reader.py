@@ -1,4 +1,4 @@
-"""What is said of a construct while it is read, and the small pieces that stand in many constructs."""
+"""Reports on a construct while it is read, and reads the small parts that occur in many constructs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ConstructReader:
             return Expression(compile_xpath(TRUE, {}), element.line)
 
     def expression_in(self, element: XmlElement, name: str) -> Expression | None:
-        """The expression that a child of this name says, if there is one."""
+        """The expression in a child of this name, if there is one."""
         xml_element = element.child(bpel_tag(name))
         return None if xml_element is None else self.expression(xml_element)
 

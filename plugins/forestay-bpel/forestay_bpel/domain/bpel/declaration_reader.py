@@ -1,4 +1,4 @@
-"""Reads what a scope declares, and where values come from and go to."""
+"""Reads the declarations of a scope, and the sources and targets of values."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from forestay_bpel.domain.bpel.process import Activity, Catch, Empty, Expression
 from forestay_bpel.domain.xml_tree import XmlElement
 
 NOWHERE = Empty(Standard())
-"""Stands where an activity was refused."""
+"""Replaces a refused activity."""
 
 
 class HandlerReader(DeclarationReader, ABC):
-    """Reads handlers; what they do is an activity, and who reads those reads handlers again."""
+    """Reads handlers; their contents are activities, whose reader reads handlers in turn."""
 
     @abstractmethod
     def is_activity(self, element: XmlElement) -> bool: ...

@@ -25,7 +25,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Standard:
-    """What every activity may have."""
+    """The standard attributes and elements of every activity."""
 
     name: str = ""
     line: int = 0
@@ -33,7 +33,7 @@ class Standard:
     targets: tuple[str, ...] = ()
     join: Expression | None = None
     suppress: bool = False
-    """A join that fails is passed over instead of being a fault."""
+    """A failed join is skipped instead of being a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class MessagePart:
-    """A part of a message and the variable that it comes from or goes to."""
+    """A part of a message, and its source or target variable."""
 
     part: str
     variable: str
@@ -229,7 +229,7 @@ class ForEach:
     inner: Scope
     parallel: bool = False
     branches: Expression | None = None
-    """So many rounds are enough."""
+    """The number of rounds that suffices."""
     only_good: bool = False
 
 
@@ -314,7 +314,7 @@ Activity = (
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Where a property is in a message, or in an element."""
+    """The location of a property in a message, or in an element."""
 
     property: str
     message: str = ""
@@ -331,7 +331,7 @@ class Process:
 
 
 def inside(activity: Activity) -> Iterator[Activity]:
-    """The activities right inside another, those of its handlers too."""
+    """The activities directly inside another, including those of its handlers."""
     match activity:
         case Sequence(inner=many) | FlowActivity(inner=many):
             yield from many

@@ -1,4 +1,4 @@
-"""Reads a process from its element: into the typed model, with a report of what became of every construct."""
+"""Reads a process from its element into the typed model, with a report on every construct."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ BPEL11 = "http://schemas.xmlsoap.org/ws/2003/03/business-process/"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read: a process unless something was refused, and the report."""
+    """The result of reading: a process unless something was refused, and the report."""
 
     process: Process | None
     report: ImportReport
 
 
 def read_process(root: XmlElement, wsdls: Iterable[XmlElement] = ()) -> Reading:
-    """Read a process; the elements of WSDL documents tell where properties are in messages."""
+    """Read a process; the elements of WSDL documents define the locations of properties in messages."""
     elements = tuple(wsdls)
     reader = _ProcessReader(with_wsdl=bool(elements))
     process = reader.process(root)

@@ -1,4 +1,4 @@
-"""What became of each construct of a process: imported, imported with a change, or refused, with its line."""
+"""The report on each construct of a process: imported, imported with a change, or refused, with its line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 class ImportStatus(StrEnum):
     IMPORTED = "imported"
     CHANGED = "changed"
-    """Imported, but it means something else here; the note says what."""
+    """Imported with a different meaning, which the note describes."""
     REFUSED = "refused"
 
 
@@ -33,7 +33,7 @@ class ImportReport:
 
     @property
     def fate(self) -> ImportStatus:
-        """That of the whole process."""
+        """The result for the whole process."""
         statuses = {entry.fate for entry in self.entries}
         return next(
             (status for status in (ImportStatus.REFUSED, ImportStatus.CHANGED) if status in statuses),

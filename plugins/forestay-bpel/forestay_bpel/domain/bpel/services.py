@@ -1,4 +1,4 @@
-"""Who the partners of a process are here: a job service by its operations, a job, an answer that never changes, or a person."""
+"""The mapping of a process's partners: a job service by its operations, a job, a constant answer, or a person."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class OperationKind(StrEnum):
     RUN = "run"
     """Submit a job and answer when it has ended."""
     SUBMIT = "submit"
-    """Submit a job and answer with its id; with ``notify`` its end is told by a message."""
+    """Submit a job and answer with its id; with ``notify`` its end is reported by a message."""
     POLL = "poll"
-    """Answer how a job stands."""
+    """Answer with the state of a job."""
     REGISTER = "register"
-    """Have the end of a job told by a message."""
+    """Request a message at the end of a job."""
     FORGET = "forget"
-    """Submit a job and hear nothing of it any more."""
+    """Submit a job without any later message."""
     CANCEL = "cancel"
     ANSWER = "answer"
-    """Answer with what is written in the mapping."""
+    """Answer with the content given in the mapping."""
     MANUAL = "manual"
     """Wait for a person's answer."""
 
@@ -40,7 +40,7 @@ NAMES = {
     "forget": OperationKind.FORGET, "submitandforget": OperationKind.FORGET,
     "cancel": OperationKind.CANCEL, "canceljob": OperationKind.CANCEL,
 }  # fmt: skip
-"""Operations that are known by their names when no mapping says otherwise."""
+"""Operations recognised by name unless a mapping defines them."""
 NOTIFY = "notify"
 
 
@@ -52,17 +52,17 @@ class Binding:
     job: str = ""
     """The name of a job definition, if the message has none."""
     notify: str = NOTIFY
-    """The operation by which the process is told of an end."""
+    """The operation that reports an end to the process."""
     part: str = "body"
     """The name of the part in answers; empty for a message that is one element."""
     answer: str = ""
     max_attempts: int = 1
     tell: bool = False
-    """Of ``submit``: whether the end is told without being registered for."""
+    """For ``submit``: whether the end is reported without registration."""
 
 
 class MappingRefused(ValueError):
-    """A mapping that is no good."""
+    """An invalid mapping."""
 
 
 _FIELDS = frozenset({"kind", "job", "notify", "part", "answer", "max_attempts"})
@@ -77,7 +77,7 @@ class Services:
     plain: Mapping[str, Any] = field(default_factory=dict)
 
     def binding(self, partner: str, operation: str) -> Binding | None:
-        """What an operation is, by the mapping or by its name; ``None`` if nobody knows."""
+        """The binding of an operation, by the mapping or by its name; ``None`` if unknown."""
         known = self.bindings.get(partner.removeprefix(PREFIX), {}).get(operation)
         if known is not None:
             return known
@@ -86,7 +86,7 @@ class Services:
 
 
 def read_services(plain: object) -> Services:
-    """Read a mapping: partner links, their operations, and what each is. `MappingRefused`."""
+    """Read a mapping: partner links, their operations, and the binding of each. Raises `MappingRefused`."""
     if plain is None:
         return Services()
     links = plain.get("partners") if isinstance(plain, Mapping) else None

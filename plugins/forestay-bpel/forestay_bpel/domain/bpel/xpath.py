@@ -1,4 +1,4 @@
-"""XPath 1.0 over elements. Every node that is looked at is counted, so that no expression runs for long."""
+"""XPath 1.0 over elements. Every visited node is counted, so that no expression runs for long."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from forestay_bpel.domain.bpel.xpath_values import (
 from forestay_bpel.domain.xml_tree import XmlElement
 
 MAX_NODES = 50_000
-"""Nodes that one evaluation may look at."""
+"""The most nodes that one evaluation may visit."""
 MAX_TEXT = 1 << 20
 BPEL = "http://docs.oasis-open.org/wsbpel/2.0/process/executable"
 
@@ -56,7 +56,7 @@ class XPath:
 
 
 def compile_xpath(text: str, namespaces: Mapping[str, str]) -> XPath:
-    """Read an expression; `XPathRefused` if it is none."""
+    """Compile an expression; `XPathRefused` if it is invalid."""
     return _compiled(text, tuple(sorted(namespaces.items())))
 
 

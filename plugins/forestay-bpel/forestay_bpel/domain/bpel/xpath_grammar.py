@@ -1,4 +1,4 @@
-"""XPath 1.0 expressions, read into trees. Length and nesting are bounded, so that reading costs little whatever is written."""
+"""Parses XPath 1.0 expressions into trees. Length and nesting are bounded, so that parsing any text costs little."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AXES = frozenset(
         "attribute", "self", "descendant-or-self", "ancestor-or-self",
     }
 )  # fmt: skip
-# The wide range stands apart: in one set with others it takes ten times as long to compile.
+# The wide range is separate: in one set with others it takes ten times as long to compile.
 _NC = r"(?:[A-Za-z_]|[\u00c0-\uffff])(?:[A-Za-z0-9_.\-\u00b7]|[\u00c0-\uffff])*"
 _BEFORE_OPERAND = frozenset({"@", "::", "(", "[", ",", "/", "//", "|", "+", "-", "=", "!=", "<", "<=", ">", ">="})
 _WORDS = frozenset({"and", "or", "mod", "div"})
@@ -46,7 +46,7 @@ def _token() -> re.Pattern[str]:
 
 
 class XPathRefused(ValueError):
-    """An expression that is no XPath 1.0, or asks for what is not done here."""
+    """An expression that is not XPath 1.0, or uses an unsupported feature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class XPathStep:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Steps from the root, from the context, or from what an expression gives."""
+    """Steps from the root, from the context, or from the result of an expression."""
 
     absolute: bool
     start: Expr | None

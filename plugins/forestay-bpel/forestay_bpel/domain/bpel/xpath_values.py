@@ -1,4 +1,4 @@
-"""What an expression of XPath has to do with: nodes, values, and how one kind of value is taken for another."""
+"""The values of XPath expressions: nodes, other values, and the conversions between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Root:
-    """What is above the outermost element."""
+    """The document node above the outermost element."""
 
     child: XmlElement
 

@@ -23,7 +23,7 @@ RANGES = (
 
 
 class CreationFlag(StrEnum):
-    """What becomes of a file that is there already when another is staged to its place."""
+    """What happens to an existing file when another is staged to its path."""
 
     OVERWRITE = "overwrite"
     APPEND = "append"
@@ -50,7 +50,7 @@ class RangeSpan:
 
 @dataclass(frozen=True, slots=True)
 class RangeValue:
-    """Values that would do: any of what is listed."""
+    """The acceptable values: any of those listed."""
 
     upper: RangeBound | None = None
     lower: RangeBound | None = None
@@ -58,7 +58,7 @@ class RangeValue:
     spans: tuple[RangeSpan, ...] = ()
 
     def least(self) -> float | None:
-        """The smallest amount that is enough; ``None`` if nothing is said."""
+        """The smallest sufficient amount; ``None`` if not specified."""
         values = [exact.value for exact in self.exact] + [span.lower.value for span in self.spans]
         if self.lower is not None:
             values.append(self.lower.value)
@@ -67,7 +67,7 @@ class RangeValue:
         return min(values, default=None)
 
     def holds(self, value: float) -> bool:
-        """Whether a value is inside."""
+        """Whether a value is in the range."""
         if any(abs(value - exact.value) <= (exact.epsilon or 0.0) for exact in self.exact):
             return True
         if self.upper is not None and _below(value, self.upper):
@@ -144,14 +144,14 @@ class Executing:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A file that is brought before the job, carried away after it, or both."""
+    """A file that is staged in before the job, staged out after it, or both."""
 
     file: str
     file_system: str = ""
     flag: CreationFlag = CreationFlag.OVERWRITE
     delete: bool = False
     source: str | None = None
-    """A URI; empty: the file is there already."""
+    """A URI; empty: the file already exists."""
     target: str | None = None
     name: str = ""
 

@@ -1,4 +1,4 @@
-"""A job definition as a Forestay job, with a note for everything that it cannot mean here."""
+"""Converts a job definition to a Forestay job, with a note for everything that has no equivalent here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ULIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class ConvertedJob:
-    """What is run, and what of the definition has no meaning here."""
+    """The job, and the parts of the definition without an equivalent here."""
 
     name: str
     pattern: JobPattern
@@ -47,11 +47,11 @@ class ConvertedJob:
 
 
 class NotRunnable(ValueError):
-    """A good definition of a job that cannot be run here."""
+    """A valid definition of a job that cannot be run here."""
 
 
 def converted_job(job: JobDefinition) -> ConvertedJob:
-    """`NotRunnable` if there is nothing to run, or it could not be run as it was meant."""
+    """The converted job; `NotRunnable` if there is nothing to run, or it could not be run as intended."""
     run = job.executing
     if run is None or run.executable is None or not run.executable.text.strip():
         raise NotRunnable("the definition has no POSIX or HPC Profile application with an executable")
@@ -102,7 +102,7 @@ def _roots(resources: JobResources | None) -> dict[str, str]:
 
 
 def _path(word: Word, roots: dict[str, str]) -> str:
-    """A path inside a file system; one whose place nobody said is the job's own folder."""
+    """A path inside a file system; a file system without a defined location is the job's own folder."""
     root = roots.get(word.file_system, "")
     return f"{root}/{word.text.lstrip('/')}" if root else word.text
 
@@ -139,7 +139,7 @@ def _resources(resources: JobResources | None, run: Executing, notes: list[str])
 
 
 def _brought(staging: tuple[Staged, ...], roots: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Inputs by name, and what the shell does with those that share one."""
+    """Inputs by name, and the shell commands for those that share one."""
     inputs: dict[str, str] = {}
     before: list[str] = []
     for place, staged in enumerate(staging):
@@ -180,7 +180,7 @@ def _source(uri: str) -> str:
 def _carried(
     staging: tuple[Staged, ...], roots: dict[str, str], notes: list[str]
 ) -> tuple[dict[str, str], list[str], bool]:
-    """Outputs by name, what the shell does to carry them away, and whether a second attempt of that could be seen."""
+    """Outputs by name, the shell commands that stage them out, and whether a second attempt would have visible effects."""
     outputs: dict[str, str] = {}
     after: list[str] = []
     outside = False
@@ -201,7 +201,7 @@ def _carried(
                 outside = True
                 after.append(f"cat {left} >> {right}")
             case CreationFlag.OVERWRITE:
-                # Whole or not at all: a reader never sees half a file.
+                # Atomic: a reader never sees half a file.
                 after.append(f"cp {left} {right}.part$$ && mv -f {right}.part$$ {right}")
             case CreationFlag.DONT_OVERWRITE:
                 after.append(f"[ -e {right} ] || {{ cp {left} {right}.part$$ && mv {right}.part$$ {right}; }}")
@@ -214,7 +214,7 @@ def _output_name(staged: Staged, known: dict[str, str]) -> str:
 
 
 def _script(run: Executing, roots: dict[str, str], before: list[str], after: list[str]) -> str:
-    """A line for the shell around the command; empty if it needs none."""
+    """A shell line around the command; empty if none is needed."""
     streams = "".join(
         f" {sign} {shlex.quote(_path(word, roots))}"
         for sign, word in (("<", run.input), (">", run.output), ("2>", run.error))

@@ -31,7 +31,7 @@ _TRUE = {"true": True, "1": True, "false": False, "0": False}
 
 
 class JsdlRefused(ValueError):
-    """A document that is no good JSDL; everything that is wrong with it."""
+    """A document that is not valid JSDL, with all of its errors."""
 
     def __init__(self, wrong: tuple[DocumentError, ...]) -> None:
         super().__init__("; ".join(f"line {error.line}: {error.message}" for error in wrong))
@@ -39,7 +39,7 @@ class JsdlRefused(ValueError):
 
 
 def read_definition(element: XmlElement) -> JobDefinition:
-    """A job definition; `JsdlRefused` with everything that is wrong."""
+    """Read a job definition; `JsdlRefused` with all errors."""
     if element.tag != _j("JobDefinition"):
         raise JsdlRefused((DocumentError(element.line, f"this is {element.name}, not a JobDefinition of JSDL 1.0"),))
     wrong = list(check_shape(element))

@@ -1,4 +1,4 @@
-"""The grammar of JSDL documents as far as they are read here: which elements stand where, in which order, how often.
+"""The grammar of JSDL documents as far as they are read here: the position, order and number of elements.
 
 Written from the specification's text, so that no foreign schema is shipped.
 """
@@ -28,7 +28,7 @@ class DocumentError:
 
 @dataclass(frozen=True, slots=True)
 class ChildRule:
-    """An element that may stand in another: how often."""
+    """An element that may occur in another, and how often."""
 
     tag: str
     least: int = 0
@@ -37,7 +37,7 @@ class ChildRule:
 
 @dataclass(frozen=True, slots=True)
 class ElementShape:
-    """What an element may have. Its children come in this order, unless ``any_order``."""
+    """The permitted content of an element. Its children come in this order, unless ``any_order``."""
 
     children: tuple[ChildRule, ...] = ()
     attributes: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ SHAPES: dict[str, ElementShape] = {
 
 
 def check_shape(element: XmlElement) -> Iterator[DocumentError]:
-    """Everything that stands where it may not, is missing, or is not known."""
+    """All elements that are misplaced, missing, or unknown."""
     shape = SHAPES.get(element.tag)
     if shape is None:
         yield DocumentError(
