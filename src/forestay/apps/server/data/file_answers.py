@@ -15,7 +15,7 @@ class ReplicaOut(Out):
 
 
 class FileOut(Out):
-    """A logical file and its replicas, the one to be tried first, first."""
+    """A logical file and its replicas, in the order in which to try them."""
 
     name: str
     bytes: int | None

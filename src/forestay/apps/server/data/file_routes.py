@@ -51,7 +51,7 @@ async def where(
 
 @router.post("/replicas", response_model=FileOut, responses=errors(409, body=True))
 async def add(context: TheDesk, who: Operator, body: ReplicaIn) -> Response:
-    """Say that an element has a copy of a file."""
+    """Register a replica of a file on an element."""
     element, path = _place(context, who.tenant, body.name, body.element, body.path)
     await context.note(who, "file.add", body.name, why=body.reason, element=body.element, path=path)
     replica = Replica(element.name, path, since=context.services.components.clock.now())
@@ -66,7 +66,7 @@ async def add(context: TheDesk, who: Operator, body: ReplicaIn) -> Response:
 
 @router.post("/replicas/remove", response_model=FileOut, responses=errors(404, body=True))
 async def remove(context: TheDesk, who: Operator, body: ReplicaOutIn) -> Response:
-    """Take replicas on an element out of the catalogue. What is on the element stays there."""
+    """Remove replicas on an element from the catalogue. The files on the element stay."""
     _check_name(body.name)
     await context.note(who, "file.remove", body.name, why=body.reason, element=body.element)
     left = await context.services.components.catalogue.remove(who.tenant, body.name, body.element, body.path)
@@ -80,7 +80,7 @@ async def remove(context: TheDesk, who: Operator, body: ReplicaOutIn) -> Respons
 
 @router.post("/replicas/mark", response_model=FileOut, responses=errors(404, body=True))
 async def mark(context: TheDesk, who: Operator, body: MarkIn) -> Response:
-    """Say that a replica is bad, so that it is tried last for an hour, or that it is good again."""
+    """Mark a replica as bad, so that it is tried last for an hour, or as good again."""
     _check_name(body.name)
     catalogue = context.services.components.catalogue
     known = (await catalogue.locate([body.name], Viewpoint(who.tenant)))[body.name]

@@ -29,7 +29,7 @@ class AnswerIn(Model):
 
 @router.get("/approvals", response_model=ApprovalsOut, responses=errors())
 async def find_approvals(context: TheDesk, who: Viewer, state: State | None = None) -> Response:
-    """What waits for approval, or did in the last days; the newest first."""
+    """Requests that wait for approval, or were closed in the last days; the newest first."""
     approval_records = await context.services.components.approvals.find(who.tenant)
     shown = [
         approval_public(approval_record)
@@ -50,7 +50,7 @@ async def read_approval(context: TheDesk, who: Viewer, request: str) -> Response
 
 @router.post("/approvals/{request}", response_model=ApprovalOut, responses=errors(404, 409, body=True))
 async def answer_approval(context: TheDesk, who: Approver, request: str, body: AnswerIn) -> Response:
-    """Agree to a request, and it is done; or refuse it. Never one's own. A repeat changes nothing."""
+    """Approve a request, which is then carried out, or reject it. Nobody can answer their own request. A repetition changes nothing."""
     approvals = context.services.components.approvals
     try:
         before = await approvals.get(who.tenant, request)

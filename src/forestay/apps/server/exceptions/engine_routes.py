@@ -41,7 +41,7 @@ Data = dict[Annotated[str, Field(min_length=1, max_length=100)], JsonValue]
 
 class EventIn(Model):
     id: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@+/-]+$")]
-    """The reporter's own id; the same in every repeat, and of no other event of the run."""
+    """The reporter's own id: the same in every repetition, and of no other event of the run."""
     run: Key
     kind: EventKind
     task: Word = ""
@@ -49,9 +49,9 @@ class EventIn(Model):
     """Milliseconds since 1970; now, if it is left out."""
     attempt: int = Field(default=0, ge=0, le=1_000_000)
     flow: Word = ""
-    """The name of what the run is an instance of: rules may be written for it."""
+    """The name of the flow that the run is an instance of: rules may be written for it."""
     owner: Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9._@+-]*$")] = ""
-    """Whose run it is; only a token of role `engine` may name another than itself."""
+    """The owner of the run; only a token of role `engine` may name another than itself."""
     parent: Annotated[str, Field(max_length=200)] = ""
     data: Data = Field(default_factory=dict, max_length=200)
     result: JsonValue = None
@@ -63,7 +63,7 @@ class EventIn(Model):
         default_factory=dict, max_length=50
     )
     otherwise: UnansweredAction = UnansweredAction.GO_ON
-    """What to do about a task that aborted, if no rule answers: go on without us, or wait for a person."""
+    """What to do about an aborted task if no rule answers: continue without us, or wait for a person."""
 
 
 class EventsIn(Model):
@@ -85,7 +85,7 @@ class EventAnswersOut(Out):
 
 class OrderOut(Out):
     n: int
-    """Its number; ask for those after it the next time."""
+    """Its number; request those after it the next time."""
     id: str
     run: str
     key: str
@@ -105,7 +105,7 @@ class OrderOut(Out):
 class ToldIncidentOut(Out):
     state: str
     closed: bool
-    """Nothing more comes of it."""
+    """No further action follows."""
     words: str
 
 
@@ -155,7 +155,7 @@ def _event(body: EventIn, who: Principal, now: int) -> EngineEvent:
 
 @router.post("/{engine}/events", response_model=EventAnswersOut, responses=errors(404, 409, body=True))
 async def report_events(context: TheDesk, who: EngineCaller, engine: EngineName, body: EventsIn) -> Response:
-    """Report what happened to runs and tasks; each event is answered at once by `go-on` or `wait`. A repeat is answered as the first time, or as it stands by now."""
+    """Report what happened to runs and tasks; each event is answered at once by `go-on` or `wait`. A repetition gets the first answer, or the present state."""
     now = context.services.components.clock.now()
     events = [_event(event, who, now) for event in body.events]
     try:
@@ -179,7 +179,7 @@ async def read_orders(
     incident: Annotated[list[str] | None, Query(max_length=20, description="Also return the status of these.")] = None,
     wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a command.")] = 0,
 ) -> Response:
-    """Orders that nobody has answered, the first ones first. With `wait` it answers when there is one, or when one of the incidents is closed."""
+    """Unanswered orders, the oldest first. With `wait` the response comes when there is one, or when one of the incidents is closed."""
     engines = context.services.engines
     reporter = EngineReporter(who.tenant, engine, who.subject)
     names = [name for name in incident or () if len(name) <= 64]
@@ -206,7 +206,7 @@ async def read_orders(
 async def answer_order(
     context: TheDesk, who: EngineCaller, engine: EngineName, order: str, body: OutcomeIn
 ) -> Response:
-    """Say what became of an order. The first answer stays, and is told to whoever answers again."""
+    """Report the outcome of an order. The first answer is kept, and returned for any later one."""
     if len(order) > 64:
         raise HttpProblem(404, "there is no such command")
     reporter = EngineReporter(who.tenant, engine, who.subject)

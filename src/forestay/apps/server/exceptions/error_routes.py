@@ -37,9 +37,9 @@ StateName = Literal["new", "acknowledged", "snoozed", "resolved", "regressed"]
 class TriageIn(Model):
     act: TriageAct
     assignee: Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9._@+:-]*$")] = ""
-    """Of `assign`: who has it; empty: nobody."""
+    """For `assign`: the assignee; empty: nobody."""
     seconds: Annotated[int, Field(ge=0, le=LONGEST_SNOOZE // 1000)] = 0
-    """Of `snooze`: how long it may wait."""
+    """For `snooze`: how long it may wait."""
     reason: Reason = ""
 
 
@@ -47,10 +47,10 @@ class TriageOut(Out):
     state: StateName
     assignee: str
     until: Time | None
-    """Until when it may wait, if it is snoozed."""
+    """When the snooze ends."""
     since: Time | None
     by: str
-    """Who said the last thing, and why."""
+    """Who did the last action, and why."""
     why: str
 
 
@@ -79,11 +79,11 @@ class RetryRecordOut(Out):
     seen: int
     """Failures of this error, of the newest hundred."""
     retried: int
-    """Those of which another try has ended."""
+    """Those whose retry has ended."""
     helped: int
-    """Those whose job ended well."""
+    """Those whose job succeeded."""
     whole: bool
-    """All were counted; else the newest hundred."""
+    """All were counted; otherwise only the newest hundred."""
     words: str
     """Such as `seen 14 times here, retry helped 12 of 13`."""
 
@@ -96,9 +96,9 @@ class KnownErrorOut(TriageOut):
     first_seen: Time
     last_seen: Time
     count: int
-    """Failures of this error, ever."""
+    """All failures of this error."""
     waiting: int
-    """Those that are held or under way."""
+    """Those that are held or in progress."""
     recovered: int
     given_up: int
     newest: str
@@ -112,9 +112,9 @@ class KnownErrorOut(TriageOut):
     """Failures in each of the last 24 hours; the last is this hour."""
     hours_since: Time
     retry_record: RetryRecordOut | None
-    """What became of those that were tried again at the newest one's site. None: it cannot be counted now."""
+    """The outcomes of retried failures at the newest one's site. None: they cannot be counted now."""
     common: list[CommonTagOut]
-    """What nearly all of them have, and other failures rarely."""
+    """Tags that nearly all of them have, and other failures rarely."""
     samples: list[SampleOut]
 
 
@@ -157,7 +157,7 @@ async def _answer(context: RequestContext, who: Principal, fingerprint: str) -> 
 
 @router.post("/{fingerprint}/triage", response_model=KnownErrorOut, responses=errors(404, body=True))
 async def triage_error(context: TheDesk, who: Operator, fingerprint: FingerprintId, body: TriageIn) -> Response:
-    """Say that an error was seen, who has it, that it may wait, or that it is fixed: then its next failure is a regression."""
+    """Acknowledge, assign, snooze or resolve an error. After it is resolved, its next failure is a regression."""
     if bool(body.seconds) != (body.act is TriageAct.SNOOZE):
         raise HttpProblem(422, "`seconds` is required for `act: snooze` and not allowed otherwise")
     if body.assignee and body.act is not TriageAct.ASSIGN:

@@ -43,20 +43,20 @@ ActName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 class ActIn(Model):
     fingerprint: Annotated[str, Field(max_length=64)] = ""
-    """The error that they are; empty: whichever they are."""
+    """Their error; empty: any error."""
     cause: Annotated[str, Field(max_length=200)] = ""
-    """Empty: whatever it is; then `fingerprint` is required."""
+    """Empty: any cause; then `fingerprint` is required."""
     owner: Annotated[str, Field(max_length=200)] = ""
-    """Empty: whosever they are."""
+    """Empty: any owner."""
     do: InboxRemedy
     playbook: Annotated[str, Field(max_length=64)] = ""
-    """The name of a kept playbook, if one is to be carried out."""
+    """The name of a stored playbook, if one is to be carried out."""
     reach: Reach
-    """To how many: `one`, `ten`, `all` (500 in one act)."""
+    """How many: `one`, `ten`, `all` (500 in one action)."""
     after: Annotated[NoNul, Field(max_length=64)] = ""
-    """The act before it, which must have gone well; of `ten` and `all`."""
+    """For `ten` and `all`: the previous action, which must have succeeded."""
     anyway: bool = False
-    """Do it although the act before it did not go well, or there was none."""
+    """Do it although the previous action did not succeed, or there was none."""
     reason: Reason = Field(min_length=1)
 
 
@@ -79,14 +79,14 @@ class ActOut(Out):
     playbook: str
     reach: Literal["one", "ten", "all"]
     whole: bool
-    """Nothing of the group was left when it was chosen."""
+    """The action covered the whole rest of the group."""
     well: int
     bad: int
     pending: int
     next: Literal["one", "ten", "all"] | None
-    """What may be done now."""
+    """The reach that is permitted now."""
     not_yet: str
-    """Why not more, in words."""
+    """Why no larger reach is permitted, in words."""
     members: list[ActMemberOut]
 
 
@@ -126,7 +126,7 @@ def _shown(act: InboxAction, tried: TriedAction) -> dict[str, Any]:
 
 @router.post("/acts", status_code=201, response_model=ActOut, responses=errors(404, 409, 501, body=True))
 async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response:
-    """Do something to one of a group, to ten, or to all of it. More than one wants an act before it that went well; its reason is kept."""
+    """Act on one failure of a group, on ten, or on all. More than one requires a previous action that succeeded; the reason is recorded."""
     if bool(body.playbook) != (body.do is InboxRemedy.PLAYBOOK):
         raise HttpProblem(422, "`playbook` is required for `do: playbook` and not allowed otherwise")
     if not (body.fingerprint or body.cause):
@@ -185,7 +185,7 @@ async def _launch(context: RequestContext, who: Principal, incident: str, playbo
 
 @router.get("/acts/{act}", response_model=ActOut, responses=errors(404))
 async def read_act(context: TheDesk, who: Viewer, act: ActName) -> Response:
-    """An act, and what came of it until now."""
+    """An action, and its outcome so far."""
     service = _service(context)
     action = await service.get(who.tenant, act)
     return json_answer(_shown(action, await service.look(action)))
@@ -193,7 +193,7 @@ async def read_act(context: TheDesk, who: Viewer, act: ActName) -> Response:
 
 @router.get("/changes", status_code=200, response_class=EventStream, responses=errors())
 async def inbox_changes(context: TheDesk, who: Viewer) -> Response:
-    """Says when what waits has changed: an event `inbox` with how many wait, at once and at most every two seconds."""
+    """Reports changes of the inbox: an event `inbox` with the number of waiting incidents, at once and at most every two seconds."""
     return EventStream(_changes(context, who.tenant), context.stopping)
 
 

@@ -52,7 +52,7 @@ class IncidentOut(Out):
     job: str
     group: str
     fingerprint: str
-    """Which error it is; the same for the same error of the same task, whatever the paths, hosts and ids are. Empty: it was recorded before there were fingerprints."""
+    """Identifies the error: the same for the same error of the same task, whatever the paths, hosts and ids. Empty: recorded before there were fingerprints."""
     title: str
     """The error in one line, with placeholders for what varies."""
     host: str
@@ -95,22 +95,22 @@ class IncidentWholeOut(IncidentOut):
     context: dict[str, Any]
     """The evidence without secrets, the cause with what decided it, and the job as it was then."""
     retry_verdict: str
-    """What another try needs, how often and after which wait, such as `same, once, after 10 min`; empty: no cause was looked for."""
+    """What another try needs, how often and after which wait, such as `same, once, after 10 min`; empty: no cause was determined."""
     advice: str
-    """One sentence about another try: whether it may help, and what is done."""
+    """One sentence about another try: whether it may help, and the action taken."""
     retry_record: RetryRecordOut | None
-    """What became of the failures of this error that were tried again. It is shown, and nothing acts by it. None: it has no fingerprint, or cannot be counted now."""
+    """The outcomes of this error's retried failures, for display only. None: it has no fingerprint, or they cannot be counted now."""
     decisions: list[DecisionOut]
     steps: list[StepOut]
 
 
 class InboxGroupOut(TriageOut):
     group: str
-    """The storm that it is part of; empty: these came one by one."""
+    """The storm that it is part of; empty: none."""
     storm: bool
     """It is part of a storm, and neither snoozed nor resolved."""
     fingerprint: str
-    """The error that they are; empty: they were recorded before there were fingerprints, and are alike in cause and owner."""
+    """Their error; empty: they were recorded before there were fingerprints, and share cause and owner."""
     title: str
     """The error in one line."""
     cause: str
@@ -123,7 +123,7 @@ class InboxGroupOut(TriageOut):
     oldest: Time
     last_seen: Time
     host: str
-    """Where all of them happened; empty: on several hosts, or nobody knows."""
+    """The host on which all of them happened; empty: several hosts, or unknown."""
     incident: str
     """The oldest of them."""
     job: str
@@ -131,27 +131,27 @@ class InboxGroupOut(TriageOut):
     waits_for: str
     note: str
     next: str
-    """The command that helps on from here."""
+    """The command for the next step."""
 
 
 class InboxOut(Out):
     groups: list[InboxGroupOut]
-    """The dearest."""
+    """The most expensive groups."""
     count: int
-    """How many incidents wait in all, also in groups that are not shown."""
+    """The number of waiting incidents, including those in groups that are not shown."""
     core_hours: float
     """What another attempt of all of them would cost."""
     many: int
-    """How many groups there are in all."""
+    """The number of all groups."""
     causes: list[str]
-    """Of all groups, to choose from."""
+    """The causes of all groups, to choose from."""
     owners: list[str]
     snoozed: int
-    """Groups that are left out because they may wait."""
+    """The number of snoozed groups, which are left out."""
     more: bool
     """There are more groups than are shown."""
     held_runs: int | None
-    """Runs that do not go on until somebody decides: `GET /v1/runs?state=suspended,held`; null: not known."""
+    """Runs that make no progress until somebody decides: `GET /v1/runs?state=suspended,held`; null: unknown."""
 
 
 async def _held_runs(context: RequestContext, tenant: str) -> int | None:
@@ -220,7 +220,7 @@ async def read_inbox(
     snoozed: Annotated[Literal["hide", "show"], Query(description="Whether snoozed errors are listed")] = "hide",
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
 ) -> Response:
-    """What waits for a person, in groups by error; the dearest first."""
+    """Incidents that wait for a person, in groups by error; the most expensive first."""
     parts = context.services.components
     service = InboxReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
     reading = service.groups(
@@ -297,7 +297,7 @@ async def count_incidents(
 
 @router.get("/incidents/{incident}", response_model=IncidentWholeOut, responses=errors(404))
 async def read_incident(context: TheDesk, who: Viewer, incident: str) -> Response:
-    """One incident: its evidence, its cause, what was decided and by which rule, and every step that was done."""
+    """One incident: its evidence, its cause, the decisions with their rules, and all steps taken."""
     incidents = context.services.components.incidents
     found_incident = (await incidents.get_incidents([incident])).get(incident)
     status = (await incidents.get_statuses([incident])).get(incident)

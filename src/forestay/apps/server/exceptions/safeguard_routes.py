@@ -32,7 +32,7 @@ class StopOut(Out):
 
 class StopsOut(Out):
     stops: list[StopOut]
-    """Those that hold here; none: rules may act."""
+    """The stops that apply here; none: rules may act."""
 
 
 class CanaryOut(Out):
@@ -41,7 +41,7 @@ class CanaryOut(Out):
     state: Literal["trying", "all", "held"]
     step: int
     pending: list[str]
-    """Acts whose outcome is waited for, each a job and its attempt."""
+    """Actions with a pending outcome, each a job and its attempt."""
     well: int
     bad: int
 
@@ -53,7 +53,7 @@ class StormGroupOut(Out):
     opened: Time
     failures: int
     held: bool
-    """All that was tried has failed; it waits for a person."""
+    """All tries have failed; it waits for a person."""
     tried: list[CanaryOut]
 
 
@@ -63,14 +63,14 @@ class LimitOut(Out):
     allowed: int
     """Acts, or core-seconds."""
     seconds: int
-    """In any so many."""
+    """The length of the window in seconds."""
     free: int
 
 
 class SafeguardsOut(StopsOut):
     groups: list[StormGroupOut]
     limits: list[LimitOut]
-    """Of what was ever used; what one handler has leased is not free."""
+    """Limits that were ever used; tokens leased by a handler are not free."""
 
 
 class StopIn(Model):
@@ -83,7 +83,7 @@ class StormGroupIn(Model):
     group: Annotated[str, Field(min_length=1, max_length=500)]
     rule: Annotated[str, Field(max_length=500)] = ""
     do: Literal["try", "all"]
-    """Try it on one again, or let all through."""
+    """Try one again, or let all through."""
     reason: Reason = Field(min_length=1)
 
 
@@ -131,7 +131,7 @@ async def _answer(context: RequestContext, who: Principal) -> Response:
 
 @router.get("/safeguards", response_model=SafeguardsOut, responses=errors())
 async def read_safeguards(context: TheDesk, who: Viewer) -> Response:
-    """What holds rules back in the tenant: stops, groups of storms, limits."""
+    """The safeguards of the tenant: stops, groups of storms, limits."""
     parts = context.services.components
     now = parts.clock.now()
     limits = [
@@ -151,7 +151,7 @@ async def read_safeguards(context: TheDesk, who: Viewer) -> Response:
 
 @router.post("/safeguards/stop", response_model=StopsOut, responses=errors(body=True))
 async def stop_acts(context: TheDesk, who: Operator, body: StopIn) -> Response:
-    """Stop all acts of rules. Failures wait; jobs go on."""
+    """Stop all actions of rules. Failures wait; jobs continue."""
     where = _where(context, who, body)
     # Stop first: an emergency stop must not wait for the log.
     await context.services.components.stops.stop(where, by=who.subject, why=body.reason)
@@ -170,7 +170,7 @@ async def let_acts_go_on(context: TheDesk, who: Operator, body: StopIn) -> Respo
 
 @router.post("/safeguards/groups", response_model=StormGroupOut, responses=errors(404, body=True))
 async def decide_group(context: TheDesk, who: Operator, body: StormGroupIn) -> Response:
-    """Say how it goes on with a rule on the group of a storm, after a look at what was tried."""
+    """Decide whether a rule tries again, or acts on all, in a held group of a storm."""
     storms = context.services.components.safeguards.storms
     decide = storms.try_again if body.do == "try" else storms.let_all
     await context.note(who, f"group.{body.do}", body.group, why=body.reason, rule=body.rule)

@@ -36,17 +36,17 @@ CORRECTED = 0.99
 class CauseIn(Model):
     cause: CauseName
     retry: RetryName | None = None
-    """What another try needs; without it, what failures of this cause mostly need."""
+    """What another try needs; default: what failures of this cause mostly need."""
     reason: Reason = ""
 
 
 class TeachIn(CauseIn):
     pattern: Annotated[NoNul, Field(max_length=LONGEST)] = ""
-    """A regular expression of RE2 that a line of every such failure matches; empty: it is drafted from what they share."""
+    """A regular expression of RE2 that a line of every such failure matches; empty: it is drafted from what these failures share."""
     dry_run: bool = False
-    """Only tell what it would do."""
+    """Only report the effect."""
     anyway: bool = False
-    """Write it although it changes the cause of other errors, or of examples in packs."""
+    """Store it although it changes the cause of other errors, or of examples in packs."""
 
 
 class TaughtPatternOut(Out):
@@ -56,7 +56,7 @@ class TaughtPatternOut(Out):
     retry: RetryName
     weight: int
     fingerprint: str
-    """The error that it was taught from, as it was known then."""
+    """The fingerprint, at that time, of the error that it was taught from."""
     title: str
     examples: list[str]
     """Lines that it matches."""
@@ -69,7 +69,7 @@ class AnsweredErrorOut(Out):
     fingerprint: str
     title: str
     cause: str
-    """That it has now."""
+    """The present cause."""
     failures: int
 
 
@@ -78,37 +78,37 @@ class TeachOut(Out):
     """None: none could be drafted."""
     written: bool
     version: int
-    """Of the site's pack; 0: nothing was written."""
+    """The version of the site's pack; 0: nothing was stored."""
     members: int
-    """Failures of the error that it was tried on."""
+    """The number of the error's failures that it was tested on."""
     problems: list[str]
-    """Why it cannot be written."""
+    """Why it cannot be stored."""
     unknown: list[AnsweredErrorOut]
-    """Errors without a cause that it would name too."""
+    """Errors without a cause that it would match too."""
     wrong: list[AnsweredErrorOut]
     """Errors of another cause that it would change."""
     examples: list[str]
-    """Patterns of packs of whose examples it would change the cause."""
+    """Patterns of packs for whose examples it would change the cause."""
     errors: int
-    """Errors that it was tried on, and how many failures have them."""
+    """The errors that it was tested on, with the number of their failures."""
     failures: int
     whole: bool
-    """These are all that are kept; else the newest."""
+    """These are all stored ones; otherwise the newest."""
     replaces: list[str]
-    """Taught patterns that decided on these failures until now, and go."""
+    """Taught patterns that decided on these failures until now, and are removed."""
     judged: int
-    """Failures that waited and have the new cause now."""
+    """Waiting failures that now have the new cause."""
     judged_whole: bool
-    """All that wait were judged again; else a reconciler goes on."""
+    """All waiting failures were judged again; otherwise a reconciler continues."""
     now: str
-    """The fingerprint of the error with its new cause; empty: nothing of it waited."""
+    """The fingerprint of the error with its new cause; empty: none of its failures waited."""
 
 
 class TaughtScoreOut(TaughtPatternOut):
     record: RetryRecordOut
-    """What it has named, and what became of what was tried again."""
+    """The failures that it matched, and the outcomes of their retries."""
     loses: bool
-    """More often than not another try did not help, although it says so."""
+    """Its advice to retry was wrong more often than right."""
 
 
 class TaughtOut(Out):
@@ -120,7 +120,7 @@ class CorrectedOut(Out):
     incident: str
     cause: str
     state: str
-    """Where the incident stands now."""
+    """The present state of the incident."""
     note: str
 
 
@@ -131,7 +131,7 @@ def _teacher(context: RequestContext) -> ErrorTeacher:
 
 @router.post("/errors/{fingerprint}/teach", response_model=TeachOut, responses=errors(404, 409, body=True))
 async def teach_error(context: TheDesk, who: Operator, fingerprint: FingerprintId, body: TeachIn) -> Response:
-    """Teach this site which cause an error has: a pattern is drafted, tried on what happened before and on the examples of the packs, written into the site's pack, and what waits is judged again."""
+    """Teach this site the cause of an error: a pattern is drafted, tested on recorded failures and on the examples of the packs, and stored in the site's pack; waiting failures are judged again."""
     retry = RetryNeed(body.retry) if body.retry is not None else None
     request = TeachRequest(fingerprint, Cause(body.cause), retry, body.pattern.strip(), who.subject, body.reason)
     teacher = _teacher(context)
@@ -148,7 +148,7 @@ async def teach_error(context: TheDesk, who: Operator, fingerprint: FingerprintI
 
 @router.get("/taught", response_model=TaughtOut, responses=errors())
 async def list_taught(context: TheDesk, who: Viewer) -> Response:
-    """What was taught at this site, with what came of it: failures that each pattern named, and how often another try helped."""
+    """The taught patterns of this site with their results: the failures that each matched, and how often another try helped."""
     parts = context.services.components
     pack = await parts.taught.pack(who.tenant)
     scores = await PatternScores(parts.incidents, parts.store).of(who.tenant, pack.patterns)
@@ -157,7 +157,7 @@ async def list_taught(context: TheDesk, who: Viewer) -> Response:
 
 @router.delete("/taught/{name}", response_model=TaughtOut, responses=errors(404))
 async def forget_taught(context: TheDesk, who: Operator, name: TaughtName) -> Response:
-    """Remove a taught pattern. What it named keeps its cause; the next such failure is judged without it."""
+    """Remove a taught pattern. Failures that it matched keep their cause; later ones are judged without it."""
     taught = context.services.components.taught
     known = (await taught.pack(who.tenant)).get(name)
     if known is None:
@@ -169,7 +169,7 @@ async def forget_taught(context: TheDesk, who: Operator, name: TaughtName) -> Re
 
 @router.post("/incidents/{incident}/cause", response_model=CorrectedOut, responses=errors(404, 409, body=True))
 async def correct_cause(context: TheDesk, who: Operator, incident: str, body: CauseIn) -> Response:
-    """Give one failure that waits for a person another cause; it is decided on anew. To have all like it known, teach its error."""
+    """Correct the cause of one failure that waits for a person; a new decision follows. To apply this to all similar failures, teach its error."""
     cause = Cause(body.cause)
     retry = RetryNeed(body.retry) if body.retry is not None else RETRIES.get(cause, RetryNeed.NO)
     parts = context.services.components

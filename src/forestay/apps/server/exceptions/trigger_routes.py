@@ -48,9 +48,9 @@ class RaiseIn(Model):
     task: TaskInstance = ""
     """The task that it concerns; nothing: the run."""
     reason: Words = ""
-    """What else there is to say; of something new, how it might be handled."""
+    """Further details; for a new exception, how it might be handled."""
     id: Id | None = None
-    """The same in every repeat; one is made if it is left out."""
+    """The same in every repetition; generated if left out."""
 
 
 class RaisedOut(Out):
@@ -63,7 +63,7 @@ class RaisedOut(Out):
 
 class LaunchIn(Model):
     playbook: Annotated[str, Field(max_length=64)] = ""
-    """The name of a kept playbook;"""
+    """The name of a stored playbook;"""
     text: Annotated[str, Field(max_length=262_144)] = ""
     """or a playbook in YAML or JSON."""
 
@@ -121,7 +121,7 @@ async def raise_trigger(context: TheDesk, who: Submitter, run: str, body: RaiseI
 
 @router.post("/incidents/{incident}/playbook", response_model=LaunchedOut, responses=errors(404, 409, 501, body=True))
 async def launch_playbook(context: TheDesk, who: Operator, incident: str, body: LaunchIn) -> Response:
-    """Carry out a playbook for an incident that waits for a person: written for it, or one that is kept."""
+    """Carry out a playbook for an incident that waits for a person: a given or a stored one."""
     parts = context.services.components
     found_incident = (await parts.incidents.get_incidents([incident])).get(incident) if len(incident) <= 64 else None
     if found_incident is None or found_incident.tenant != who.tenant:

@@ -57,7 +57,7 @@ class CompensationVersionOut(Out):
 class CompensationDetailsOut(CompensationOut):
     text: str
     versions: list[CompensationVersionOut]
-    """The newest first, at most 100; empty where another version than the newest was asked for."""
+    """The newest first, at most 100; empty if another version than the newest was requested."""
 
 
 class StackEntryOut(Out):
@@ -65,14 +65,14 @@ class StackEntryOut(Out):
     """A higher number was pushed later and is run earlier."""
     task: str
     action: str
-    """Of a compensation of the library; empty: the flow says how."""
+    """The action of a compensation in the library; empty: the flow defines it."""
     version: str
     """The version of the library's compensation that the run keeps."""
     state: Literal["looked-up", "waiting", "running", "held"]
     tries: int
     reason: str
     rebound_by: str
-    """Who gave it another version than that of the moment when its task completed; empty: nobody."""
+    """Who replaced the version that was current when its task completed; empty: nobody."""
 
 
 class StackOut(Out):
@@ -84,7 +84,7 @@ class RebindIn(Model):
     version: Version | None = None
     """Of the library's compensation for the same action; nothing: the newest."""
     id: Id | None = None
-    """The same in every repeat; one is made if it is left out."""
+    """The same in every repetition; generated if left out."""
     reason: Reason = ""
 
 
@@ -120,7 +120,7 @@ async def read_compensation(
 
 @router.put("/compensations/{action}", response_model=CompensationDetailsOut, responses=errors(400, body=True))
 async def put_compensation(context: TheDesk, who: RuleAuthor, action: ActionName, body: CompensationIn) -> Response:
-    """Check a compensation and register it: tasks of this action that complete from now on are undone by it. Those that have completed keep the version that they have."""
+    """Check a compensation and register it: tasks of this action that complete from now on are undone by it. Completed tasks keep their version."""
     read = read_compensation_text(body.text)
     wrong = [
         {"at": f"body.text:{problem.line}:{problem.column}", "detail": str(problem)} for problem in read.problems[:100]
@@ -151,7 +151,7 @@ async def read_stack(context: TheDesk, who: Viewer, run: str) -> Response:
 async def rebind_compensation(
     context: TheDesk, who: Submitter, run: str, number: Annotated[int, Path(ge=1, le=2**31)], body: RebindIn
 ) -> Response:
-    """Have something that a run has done undone by another version of the library's compensation. It is recorded, in the run too; one that was held is run again."""
+    """Change the version of the library's compensation for an entry of a run's stack. The change is recorded, also in the run; an entry that was held is run again."""
     summary = await _ours(context, run, who)
     check_owner(summary, who)
     entry = next((entry for entry in await _stack(context, summary) if entry["number"] == number), None)

@@ -39,14 +39,14 @@ class DryRunIn(Model):
 
 class InputCheckOut(Out):
     checked: int
-    """Input files that were looked for, each once; of the first 1,000 jobs."""
+    """Input files that were checked, each once; for the first 1,000 jobs."""
     missing: list[str]
-    """The first of those that are not there."""
+    """The first missing ones."""
     missing_count: int
     elsewhere: int
-    """Those that cannot be looked for from here."""
+    """The number that cannot be checked from here."""
     later: list[str]
-    """Names of inputs that earlier tasks make."""
+    """Names of inputs that earlier tasks produce."""
 
 
 class ReuseForecastOut(Out):
@@ -99,10 +99,10 @@ class DryRunOut(Out):
     version: str
     params: dict[str, Any]
     problems: list[str]
-    """Why the run could not be started like this."""
+    """Why the run could not be started with these parameters."""
     reuse: bool
     grown: bool
-    """Only the run itself will say what its tasks are, as of a Python flow."""
+    """The tasks become known only in the run itself, as for a Python flow."""
     tasks: list[PlannedTaskOut]
     """Each after those that it waits for."""
     jobs: int
@@ -116,7 +116,7 @@ class DryRunOut(Out):
 
 @router.post("/runs/dry-run", response_model=DryRunOut, responses=errors(404, body=True))
 async def dry_run(context: TheDesk, who: Submitter, body: DryRunIn) -> Response:
-    """What a run would do: its tasks in order, their jobs, resources and missing inputs, results that would be reused, the rules that would be asked. Nothing is stored or started."""
+    """What a run would do: its tasks in order, their jobs, resources and missing inputs, results that would be reused, the rules that would be evaluated. Nothing is stored or started."""
     services = context.services
     plan, known, needed = await _plan(context, who, body)
     problems: list[str] = []

@@ -24,13 +24,13 @@ class ExternalEventIn(Model):
     data: dict[Annotated[str, Field(max_length=64)], JsonValue] = Field(default_factory=dict, max_length=100)
     """The outputs of the tasks that wait for it; at most 4 kB as JSON."""
     id: Id | None = None
-    """The same in every repeat; one is made if it is left out."""
+    """The same in every repetition; generated if left out."""
 
 
 class ExternalEventOut(Out):
     id: str
     runs: list[str]
-    """The runs that waited for it; none: it is kept for the first that will, for a week."""
+    """The runs that waited for it; none: it is kept for the first that will wait for it, for a week."""
     repeated: bool
 
 

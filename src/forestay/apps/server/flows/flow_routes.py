@@ -69,20 +69,20 @@ class PythonFlowOut(FlowOut):
 class PythonFlowsOut(Out):
     flows: list[PythonFlowOut]
     problems: list[str]
-    """What is wrong with files in the folder."""
+    """The errors in files of the folder."""
 
 
 class FlowSuspensionOut(Out):
     holders: list[str]
     verbs: list[PassedOut]
-    """Those that not every run has been told of yet."""
+    """Verbs that not every run has received yet."""
 
 
 class FlowWholeOut(FlowOut, FlowSuspensionOut):
     text: str
-    """In YAML; of a Python flow its source, of a process its XML."""
+    """The flow in YAML; for a Python flow its source, for a process its XML."""
     order: dict[str, list[str]]
-    """Each task with those that it comes after; of a Python flow or a process the tasks of a run say so."""
+    """Each task with its predecessors; for a Python flow or a process they are in the tasks of a run."""
 
 
 class FlowVerbOut(FlowSuspensionOut):
@@ -93,12 +93,12 @@ class FlowVerbIn(Model):
     verb: SteeringVerb
     task: Annotated[str, Field(max_length=500)] = ""
     id: Id | None = None
-    """The same in every repeat; one is made if it is left out."""
+    """The same in every repetition; generated if left out."""
     reason: Reason = ""
     holder: Holder | None = None
     changes: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
     only_failed: bool = False
-    """Of a scatter that has ended: what ended well stays as it is."""
+    """For a scatter that has ended: succeeded elements stay as they are."""
 
 
 def flow_version(text: str) -> str:
@@ -216,7 +216,7 @@ async def read_flow(context: TheDesk, who: Viewer, version: str) -> Response:
 
 @router.post("/flows/{version}/suspend", response_model=FlowSuspensionOut, responses=errors(404, 409, body=True))
 async def suspend_flow(context: TheDesk, who: Operator, version: str) -> Response:
-    """Hold all runs of a flow, those that start later too, by one write; what runs may end."""
+    """Suspend all runs of a flow, including later ones, by one write; running work may finish."""
     await context.services.components.flows.plan(who.tenant, flow_version(version))
     await context.note(who, "flow.suspend", version)
     return json_answer(_suspension(await context.services.suspensions.suspend(who.tenant, version, who.subject)))
@@ -224,7 +224,7 @@ async def suspend_flow(context: TheDesk, who: Operator, version: str) -> Respons
 
 @router.post("/flows/{version}/continue", response_model=FlowSuspensionOut, responses=errors(404, 409, body=True))
 async def continue_flow(context: TheDesk, who: Operator, version: str, body: ContinueIn | None = None) -> Response:
-    """Take a hold on all runs of a flow away."""
+    """Remove a suspension of all runs of a flow."""
     await context.services.components.flows.plan(who.tenant, flow_version(version))
     holder = (body.holder if body else None) or who.subject
     await context.note(who, "flow.continue", version, holder=holder)
@@ -233,7 +233,7 @@ async def continue_flow(context: TheDesk, who: Operator, version: str, body: Con
 
 @router.post("/flows/{version}/verbs", response_model=FlowVerbOut, responses=errors(404, 409, 501, body=True) | WAITS)
 async def send_flow_verb(context: TheDesk, who: Operator, version: str, body: FlowVerbIn) -> Response:
-    """Steer all runs of a flow. Suspend and continue hold for those that start later too, all other verbs are for those that have begun."""
+    """Steer all runs of a flow. Suspend and continue apply to later runs too, all other verbs to those that have begun."""
     await context.services.components.flows.plan(who.tenant, flow_version(version))
     verb = verb_of(context, who, body)
     if not alone(context, who, verb.kind.value, "task" if verb.instance else "all-runs", owner=""):

@@ -84,7 +84,7 @@ class TaskOut(Out):
     began: Time | None
     finished: Time | None
     after: list[str]
-    """Of a Python flow: the tasks that had ended when this one began."""
+    """For a Python flow: the tasks that had ended when this one began."""
 
 
 class RunWaitOut(Out):
@@ -113,7 +113,7 @@ class RunDetailsOut(RunOut):
     tasks: list[TaskOut]
     compensations: int
     waits: list[RunWaitOut]
-    """What does not go on until somebody decides."""
+    """The waits that end only when somebody decides."""
 
 
 class RunHistoryEventOut(Out):
@@ -151,7 +151,7 @@ class AnsweredOut(Out):
 
 class ResumeIn(Model):
     task: str = Field(default="", max_length=200)
-    """The task to start from; empty: what failed or never began."""
+    """The task to start from; empty: all that failed or never began."""
     params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
     """Parameters that change."""
     reason: str = Field(default="", max_length=1000)
@@ -294,7 +294,7 @@ async def read_story(
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     cursor: Annotated[str | None, Query(max_length=40)] = None,
 ) -> Response:
-    """Everything that is known of a run, of any engine: its engine's log joined with incidents, decisions, steps, orders and what people did, the oldest first."""
+    """The complete story of a run of any engine: its engine's log joined with incidents, decisions, steps, orders and people's actions, the oldest first."""
     summary = await run_of_tenant(context, run, who)
     events = await context.services.timeline.story(
         run, tenant=who.tenant, started=summary.started, ours=is_ours(summary)
@@ -321,7 +321,7 @@ def _without_incident(line: dict[str, Any]) -> dict[str, Any]:
 
 @router.post("/runs/{run}/resume", response_model=ResumedOut, responses=errors(404, 409, 501, body=True))
 async def resume_run(context: TheDesk, who: Submitter, run: str, body: ResumeIn) -> Response:
-    """Resume a run that has ended: it keeps what it had done, and does again what failed, was cancelled or compensated, and what comes after that."""
+    """Resume a run that has ended: it keeps its completed work, and runs again what failed, was cancelled or compensated, and everything after that."""
     summary = await run_of_tenant(context, run, who)
     check_owner(summary, who)
     if not is_ours(summary):

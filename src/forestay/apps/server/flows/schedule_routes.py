@@ -61,9 +61,9 @@ class ScheduleOut(Out):
     recent: list[ScheduledRunOut]
     """The runs that it started lately, the newest first."""
     missed: int
-    """Starts that were left out because they were too late."""
+    """Starts that were skipped because they were too late."""
     skipped: int
-    """Starts that were left out because a run had not ended."""
+    """Starts that were skipped because a run had not ended."""
 
 
 class SchedulesOut(Out):
@@ -175,7 +175,7 @@ async def put_schedule(context: TheDesk, who: Submitter, name: str, body: Schedu
 
 @router.post("/schedules/{name}/pause", response_model=ScheduleOut, responses=errors(404, 501, body=True))
 async def pause_schedule(context: TheDesk, who: Submitter, name: str, body: ScheduleReasonIn) -> Response:
-    """Start no more runs until it is resumed; what runs continues."""
+    """Start no more runs until it is resumed; active runs continue."""
     return await _pause(context, who, name, body.reason, paused=True)
 
 
@@ -196,7 +196,7 @@ async def _pause(context: RequestContext, who: Principal, name: str, reason: str
 
 @router.post("/schedules/{name}/run", response_model=ScheduleOut, responses=errors(404, 501, body=True))
 async def run_schedule(context: TheDesk, who: Submitter, name: str, body: ScheduleReasonIn) -> Response:
-    """Start a run now, also if another one has not ended or the schedule is paused."""
+    """Start a run now, even if another one has not ended or the schedule is paused."""
     stored = await _owned(context, who, name)
     await context.note(who, "schedule.run", name, owner=stored.owner, why=body.reason)
     await schedules_of(context).kept.trigger_schedule(who.tenant, name)
@@ -205,7 +205,7 @@ async def run_schedule(context: TheDesk, who: Submitter, name: str, body: Schedu
 
 @router.delete("/schedules/{name}", response_model=ScheduleOut, responses=errors(404, 501))
 async def delete_schedule(context: TheDesk, who: Submitter, name: str) -> Response:
-    """Delete a schedule; its runs continue. The answer is what was deleted."""
+    """Delete a schedule; its runs continue. Returns the deleted schedule."""
     stored = await _owned(context, who, name)
     await context.note(who, "schedule.delete", name, owner=stored.owner)
     await schedules_of(context).kept.delete_schedule(who.tenant, name)

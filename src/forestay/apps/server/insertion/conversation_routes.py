@@ -22,7 +22,7 @@ MOST = 200
 
 @router.get("/{job}/conversation", response_model=ConversationOut, responses=errors(404))
 async def conversation(context: TheDesk, who: Viewer, job: str) -> Response:
-    """Which task at which server stands for each attempt of a job, the oldest first."""
+    """The task and the server for each attempt of a job, the oldest first."""
     document = (await context.job(job, who)).document
     store = context.services.components.store
     await store.refresh()
@@ -51,7 +51,7 @@ async def told(
     body: ToldIn,
     capability: Annotated[str, Query(max_length=4096)] = "",
 ) -> Response:
-    """A downstream server says that a task is over: it is looked at now. Its address may carry a capability for that task instead of a token."""
+    """A downstream server reports that a task has ended: it is polled now. The address may carry a capability for that task instead of a token."""
     for relay in context.services.relays.relays:
         if relay.name == name and relay.tenant == who.tenant:
             relay.hint(body.job, only_of=who.job)

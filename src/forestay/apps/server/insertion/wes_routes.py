@@ -97,7 +97,7 @@ def _base(context: RequestContext) -> str:
 
 @router.get("/service-info", response_model=ServiceInfoOut, responses=wes_errors())
 async def service_info(context: TheDesk, who: Viewer) -> Response:
-    """What this service is and can do."""
+    """The service's description and capabilities."""
     settings = context.services.components.settings
     types = {name: language.versions for name, language in LANGUAGES.items()}
     if context.services.components.folder.place is not None:
@@ -122,7 +122,7 @@ async def service_info(context: TheDesk, who: Viewer) -> Response:
 
 @router.get("/runs", response_model=WesRunsOut, responses=wes_errors())
 async def list_runs(context: TheDesk, who: Viewer, page_size: Size = PAGE, page_token: Token = "") -> Response:
-    """The runs that were asked for here, the oldest first: those that there were when the first page was asked for, each as it stands now."""
+    """The runs that were requested here, the oldest first: those that existed when the first page was requested, each in its present state."""
     position = _position(page_token)
     page = await runs_of(context).page(who.tenant, limit=min(page_size, MAX_PAGE), position=position)
     shown = [
@@ -140,7 +140,7 @@ async def run_workflow(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
     forestay_stamp: Annotated[int, Header(ge=0, le=2**53)] = 0,
 ) -> Response:
-    """Start a run. With an idempotency key, a repeat of the same request gives the same run."""
+    """Start a run. With an idempotency key, a repetition of the same request returns the same run."""
     asked, files = await _read(request)
     parts = context.services.components
     runs = RunStarter(parts.flows, engine_of(context), parts.ids, parts.checks)
@@ -214,7 +214,7 @@ def _text(name: str, content: bytes) -> str:
 
 @router.get("/runs/{run}", response_model=RunLogOut, responses=wes_errors())
 async def run_log(context: TheDesk, who: Viewer, run: str) -> Response:
-    """A whole run: what was asked for, how it stands, what it gave back."""
+    """A whole run: the request, its state, its outputs."""
     flow_run, known = await _run(context, who, run)
     state: Mapping[str, Any] = {"outputs": {}, "reason": "", "params": {}}
     if flow_run is not None:
@@ -259,14 +259,14 @@ async def _run(context: RequestContext, who: Principal, run: str) -> tuple[RunSu
 
 @router.get("/runs/{run}/status", response_model=RunStatusOut, responses=wes_errors())
 async def run_status(context: TheDesk, who: Viewer, run: str) -> Response:
-    """How a run stands."""
+    """The state of a run."""
     _, known = await _run(context, who, run)
     return json_answer({"run_id": run, "state": known.status.state.value})
 
 
 @router.post("/runs/{run}/cancel", response_model=RunIdOut, responses=wes_errors(409))
 async def cancel_run(context: TheDesk, who: Submitter, run: str) -> Response:
-    """End a run: its jobs are cancelled, and what it did is undone where its flow says how. One that has ended stays as it is."""
+    """Cancel a run: its jobs are cancelled, and completed work is undone where its flow defines a compensation. An ended run stays as it is."""
     _, known = await _run(context, who, run)
     if known.owner != who.subject and not who.may(Role.OPERATOR):
         raise HttpProblem(403, f"the run belongs to {known.owner}; only the owner or an operator may do this")
@@ -283,7 +283,7 @@ async def cancel_run(context: TheDesk, who: Submitter, run: str) -> Response:
 async def list_tasks(
     context: TheDesk, who: Viewer, run: str, page_size: Size = PAGE, page_token: Token = ""
 ) -> Response:
-    """The jobs of a run, the oldest first, then its sub-flows; those that there were when the first page was asked for."""
+    """The jobs of a run, the oldest first, then its sub-flows; those that existed when the first page was requested."""
     flow_run, _ = await _run(context, who, run)
     limit = min(page_size, MAX_PAGE)
     snapshot, cursor, done = _task_position(page_token) or (context.services.components.clock.now(), "", -1)
@@ -339,7 +339,7 @@ async def _job(context: RequestContext, who: Principal, run: str, task: str) -> 
 
 @router.get("/runs/{run}/stdout", response_class=PlainTextResponse, responses=wes_errors())
 async def run_stdout(context: TheDesk, who: Viewer, run: str) -> Response:
-    """What a run gave back, as JSON: what an engine would print at its end."""
+    """The outputs of a run as JSON: what an engine would print at its end."""
     await _run(context, who, run)
     outputs: Mapping[str, Any] = {}
     with suppress(NotFound):
@@ -350,7 +350,7 @@ async def run_stdout(context: TheDesk, who: Viewer, run: str) -> Response:
 
 @router.get("/runs/{run}/stderr", response_class=PlainTextResponse, responses=wes_errors())
 async def run_stderr(context: TheDesk, who: Viewer, run: str) -> Response:
-    """The story of a run in words: what its engine and the exception service did for it."""
+    """The story of a run in words: the actions of its engine and of the exception service."""
     flow_run, known = await _run(context, who, run)
     events: Sequence[RunHistoryEvent] = ()
     if flow_run is not None:
@@ -361,7 +361,7 @@ async def run_stderr(context: TheDesk, who: Viewer, run: str) -> Response:
 
 @router.get("/runs/{run}/tasks/{task}/stdout", response_class=PlainTextResponse, responses=wes_errors())
 async def task_stdout(context: TheDesk, who: Viewer, run: str, task: str) -> Response:
-    """The end of what a job printed; nothing while its first attempt has not ended."""
+    """The end of a job's output; empty until its first attempt has ended."""
     return await _log(context, who, run, task)
 
 

@@ -50,12 +50,12 @@ class EndingOut(Out):
     file: str | None = None
     result: str | None = None
     input_bytes: int | None = None
-    """All its input files together, where its pilot told of each."""
+    """The size of all its input files together, if its pilot reported each."""
     image: str | None = None
     """The digest of the container image that it ran in."""
     manifest: ManifestOut | None = None
     devices: list[str] = Field(default_factory=list)
-    """The accelerators that were its alone."""
+    """The accelerators that were assigned to it alone."""
 
 
 class HoldOut(Out):
@@ -112,12 +112,12 @@ class JobOut(Out):
     winner: WinnerOut | None
     callback: CallbackOut | None
     run: str | None
-    """The run that asked for it, and the round of its task."""
+    """The run that requested it, and the round of its task."""
     work: str | None
     overlap_possible: bool
     version: str | None
     waiting: str = ""
-    """Why no pilot gets it although pilots have room: nobody satisfies what it requires, or a licence has no seat free."""
+    """Why no pilot gets it although slots are free: no pilot satisfies its requirements, or a licence has no free seat."""
 
 
 class AcceptedOut(Out):
@@ -147,7 +147,7 @@ class InputOut(Out):
 
 
 class SourceOut(Out):
-    """One place that a file can be had from."""
+    """A source of a file."""
 
     kind: Literal["file", "http", "s3", "root", "peer"]
     path: str | None = None
@@ -159,7 +159,7 @@ class SourceOut(Out):
 
 
 class TransferOut(Out):
-    """How files are brought, where that is not as usual."""
+    """The parameters of transfers that differ from the defaults."""
 
     timeout: int | None = None
     piece: int | None = None
@@ -178,7 +178,7 @@ class OutputsToOut(Out):
 
 
 class StagedInputOut(InputOut):
-    """An input as a pilot is told of it."""
+    """An input as sent to a pilot."""
 
     file: str | None = None
     from_: list[SourceOut] | None = Field(default=None, alias="from")
@@ -230,7 +230,7 @@ class LineOut(Out):
 
 
 class EvidenceOut(BaseModel):
-    """What a failure, a late end or an alert left behind."""
+    """The evidence of a failure, a late end or an alert."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 

@@ -148,7 +148,7 @@ async def specification(context: TheDesk, who: Viewer, job: str) -> Response:
 
 @router.get("/jobs/{job}/story", response_model=StoryOut, responses=errors(404))
 async def story(context: TheDesk, who: Viewer, job: str) -> Response:
-    """Every transition, in plain words, with the evidence of what went wrong."""
+    """Every transition in words, with the evidence of failures."""
     stored = await context.job(job, who)
     records = await context.services.components.store.find_records(job=job, tenant=who.tenant, limit=MAX_RECORDS)
     chapters = [chapter_of(record) for record in records if record.kind == "chapter"]
@@ -185,7 +185,7 @@ async def log(
     attempt: Annotated[int | None, Query(ge=1, le=2**31)] = None,
     follow: bool = False,
 ) -> Response:
-    """What an attempt printed: the end of it, or, followed, all from now on."""
+    """The output of an attempt: its end, or, when followed, everything from now on."""
     stored = await context.job(job, who)
     if follow:
         if stored.document.claim is None:
@@ -230,7 +230,7 @@ async def cancel(context: TheDesk, who: Submitter, job: str, body: ReasonIn | No
 
 @router.post("/jobs/{job}/hold", response_model=JobOut, responses=STEERED)
 async def hold(context: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
-    """Suspend the job; what runs may finish, and its end is kept."""
+    """Suspend the job; a running attempt may finish, and its end is kept."""
     reason = body.reason if body else ""
     await _steerable(context, who, job, "hold", reason)
     return shown(settled(await context.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
@@ -238,7 +238,7 @@ async def hold(context: TheDesk, who: Submitter, job: str, body: ReasonIn | None
 
 @router.post("/jobs/{job}/continue", response_model=JobOut, responses=STEERED)
 async def carry_on(context: TheDesk, who: Submitter, job: str, body: ContinueIn | None = None) -> Response:
-    """Take a hold away."""
+    """Remove a hold."""
     holder = (body.holder if body else None) or who.subject
     if holder != who.subject and not who.may(Role.OPERATOR):
         await context.job(job, who)
@@ -249,7 +249,7 @@ async def carry_on(context: TheDesk, who: Submitter, job: str, body: ContinueIn 
 
 @router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED | WAITS)
 async def release(context: TheDesk, who: Operator, job: str, body: ReleaseIn) -> Response:
-    """Take a claim away by hand, if it is still the one that was seen."""
+    """Release a claim by hand, if it is still the one that was seen."""
     owner = (await context.job(job, who)).document.owner
     if not alone(context, who, "release", "job", owner=owner):
         act = {"kind": "job.release", "attempt": body.expected_attempt, "claim": body.expected_claim}
@@ -272,13 +272,13 @@ async def retry(context: TheDesk, who: Operator, job: str, body: ReasonIn | None
 
 @router.post("/jobs/{job}/force-complete", response_model=JobOut, responses=STEERED | WAITS)
 async def force_complete(context: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
-    """Say that the job counts as done."""
+    """Declare the job done."""
     return await _force(context, who, job, body, State.FORCED_COMPLETE)
 
 
 @router.post("/jobs/{job}/force-fail", response_model=JobOut, responses=STEERED)
 async def force_fail(context: TheDesk, who: Operator, job: str, body: ForceIn) -> Response:
-    """Say that the job counts as failed."""
+    """Declare the job failed."""
     return await _force(context, who, job, body, State.FAILED)
 
 

@@ -31,15 +31,15 @@ class FatesOut(Out):
     jobs: int
     """Jobs that had a failure, each once, whether they have ended or not: of these a share is told."""
     recovered: int
-    """Ended well, and no person had acted on the failure."""
+    """Succeeded, and no person had acted on the failure."""
     by_hand: int
-    """Ended well after a person had acted on it, alone or for a group."""
+    """Succeeded after a person had acted on it, alone or for a group."""
     not_well: int
-    """Failed, cancelled, or counted as done by a person."""
+    """Failed, cancelled, or declared done by a person."""
     open: int
     """Not ended yet."""
     core_hours_saved: float
-    """Of the runs that ended well after a failure that no person acted on."""
+    """The core-hours of attempts that succeeded after a failure on which no person acted."""
 
 
 class CauseOut(Out):
@@ -60,7 +60,7 @@ class OverviewOut(Out):
     """When each step begins."""
     submitted: list[int]
     well: list[int]
-    """Jobs that ended well in each step."""
+    """Jobs that succeeded in each step."""
     failed: list[int]
     cancelled: list[int]
     waits: list[WaitTimesOut]
@@ -71,7 +71,7 @@ class OverviewOut(Out):
     waiting: int
     """Of the incidents of the span, those that a person is asked about."""
     looked: int
-    """Incidents whose jobs were read to tell what came of them: the newest."""
+    """Incidents whose jobs were read to determine the outcomes: the newest."""
     fates: FatesOut
     causes: list[CauseOut]
     """The most frequent first."""
@@ -79,7 +79,7 @@ class OverviewOut(Out):
 
 @router.get("/v1/overview", response_model=OverviewOut, responses=errors())
 async def overview(context: TheDesk, who: Viewer, span: HistorySpan = HistorySpan.DAY) -> Response:
-    """What the tenant's jobs came to in the last hour, day, week or month; up to 15 seconds old."""
+    """The results of the tenant's jobs in the last hour, day, week or month; up to 15 seconds old."""
     return json_answer(_shown(await context.services.usage_history.look(who.tenant, span)))
 
 

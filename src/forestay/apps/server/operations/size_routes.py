@@ -33,7 +33,7 @@ class BacktestOut(Out):
     failed: int
     """Jobs that would have run out of memory, though they had enough."""
     wasted: float
-    """GiB-hours of memory that were asked for and not used."""
+    """GiB-hours of memory that were requested and not used."""
     would_waste: float
 
 
@@ -45,10 +45,10 @@ class TaskSizesOut(Out):
     """Jobs that were measured: the newest, at most 1,000."""
     out_of_memory: int
     asked_memory: int
-    """What most of them asked for, in bytes; 0: they did not say."""
+    """What most of them requested, in bytes; 0: they stated none."""
     asked_wall: int | None
     memory: int | None
-    """What they would have asked for; null: too few were measured, or too many ran out of memory."""
+    """What they would have requested; null: too few were measured, or too many ran out of memory."""
     wall: int | None
     by_input: list[SizeRangeOut]
     backtest: BacktestOut | None
@@ -72,7 +72,7 @@ async def sizes(
         str | None, Query(max_length=200, description="The name of a flow; empty: jobs of no flow.")
     ] = None,
 ) -> Response:
-    """What jobs would have asked for, by what the newest of them used. Advice only: nothing acts on it. Up to 15 seconds old."""
+    """What jobs would have requested, by what the newest of them used. Advice only: nothing acts on it. Up to 15 seconds old."""
     report = await context.services.right_sizing.report(who.tenant, task=task, flow=flow)
     tasks = [_shown(sizes) for sizes in report.tasks]
     return json_answer({"tasks": tasks, "read": report.read, "whole": report.whole})

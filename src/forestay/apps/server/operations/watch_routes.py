@@ -79,7 +79,7 @@ def _told(news: JobEvent) -> bytes:
 
 @router.get("/v1/alerts", response_model=AlertsOut, responses=errors())
 async def alerts(context: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
-    """What someone should look at, newest first."""
+    """Alerts for people, the newest first."""
     store = context.services.components.store
     records = [
         *await store.find_records(kind="alert", tenant=who.tenant, newest_first=True, limit=limit),
@@ -95,7 +95,7 @@ async def alerts(context: TheDesk, who: Viewer, limit: Annotated[int, Query(ge=1
 
 @router.get("/v1/status", response_model=StatusOut, responses=errors())
 async def status(context: TheDesk, who: Viewer) -> Response:
-    """How the domain stands, as this server sees it."""
+    """The state of the domain, as this server sees it."""
     services = context.services
     counts = await context.open_jobs.get(who.tenant, lambda: services.usage_history.open_jobs(who.tenant))
     alive = services.heartbeats.alive
@@ -120,7 +120,7 @@ async def status(context: TheDesk, who: Viewer) -> Response:
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=errors())
 async def metrics(context: TheDesk, _who: Viewer) -> Response:
-    """What this server has counted, for Prometheus."""
+    """The metrics of this server, for Prometheus."""
     return Response(context.metrics.text(), media_type=CONTENT_TYPE)
 
 

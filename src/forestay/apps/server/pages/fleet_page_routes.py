@@ -44,7 +44,7 @@ class SiteFleetOut(Out):
     batch: str
     max_pilots: int | None
     coming: int
-    """Pilots asked of its batch system that have not registered."""
+    """Pilots requested from its batch system that have not registered."""
     busy: int
     idle: int
     silent: int
@@ -69,7 +69,7 @@ class FleetOut(Out):
     hosts_closed: int
     """Closed, or on trial."""
     whole: bool
-    """Every pilot was looked at; else the 10,000 that registered last."""
+    """All pilots were counted; otherwise the 10,000 that registered last."""
 
 
 class FleetPilotOut(Out):
@@ -98,7 +98,7 @@ class FleetHostOut(HostOut):
     ended: int
     """Jobs that ended there in the last hour."""
     faulted: int
-    """Jobs whose last attempt failed there, and that wait for what is decided."""
+    """Jobs whose last attempt failed there, and that wait for a decision."""
 
 
 class FleetHostsOut(Out):
@@ -134,7 +134,7 @@ class InputStepOut(Out):
 
 class FleetCachesOut(Out):
     since: Time
-    """This server has counted since then; what others heard they tell."""
+    """Counted by this server since then; other servers have their own counts."""
     step: int
     steps: list[InputStepOut]
     inputs: InputsOut
@@ -273,7 +273,7 @@ async def fleet_hosts(context: TheDesk, who: Viewer, limit: Few = 100) -> Respon
 
 @router.get("/caches", response_model=FleetCachesOut, responses=errors())
 async def fleet_caches(context: TheDesk, who: Viewer, limit: Few = 100) -> Response:
-    """How the inputs of jobs came to their pilots, as this server heard since it was started; and how many files caches hold."""
+    """The sources from which pilots got the inputs of jobs, as reported to this server since its start; and the number of files in caches."""
     services = context.services
     counts = services.inputs.of(who.tenant)
     caches = {pilot: (host, site, files) for pilot, host, site, files in services.caches.sizes(who.tenant)}

@@ -95,7 +95,7 @@ router = Router(tags=["watch"], route_class=PageRoute)
 
 class LinkIn(Model):
     look: bool = False
-    """The browser may only look, whatever its asker may do."""
+    """The browser may only read, whatever the requester may do."""
 
 
 class LinkOut(Out):
@@ -119,7 +119,7 @@ class EndedOut(Out):
 
 @api.post("/v1/logins", status_code=201, response_model=LinkOut, responses=errors(body=True))
 async def make_link(context: TheDesk, who: Viewer, body: LinkIn | None = None) -> Response:
-    """A link that logs a browser in once, as who asks, with their roles; good for ten minutes."""
+    """A link that logs a browser in once, as the requester, with their roles; valid for ten minutes."""
     roles = frozenset[Role]() if body is not None and body.look else who.roles
     invited = await context.services.sessions.invite(
         subject=who.subject, tenant=who.tenant, roles=roles, until=who.expires
@@ -130,7 +130,7 @@ async def make_link(context: TheDesk, who: Viewer, body: LinkIn | None = None) -
 
 @api.get("/v1/session", response_model=SessionOut, responses=errors())
 async def read_session(request: Request, who: Viewer) -> Response:
-    """Who is logged in, what they may do, and the word that their page says with every act."""
+    """The logged-in person, their roles, and the CSRF token that their page sends with every change."""
     roles = sorted({implied.value for role in who.roles for implied in IMPLIED[role]})
     token = session_of(request)
     word = word_against_forgery(token) if token else None
@@ -140,7 +140,7 @@ async def read_session(request: Request, who: Viewer) -> Response:
 
 @api.delete("/v1/session", response_model=EndedOut, responses=errors())
 async def end_session(context: TheDesk, request: Request, who: Viewer) -> Response:
-    """Log out: the token of the request is good no more, at any server, and a browser's cookie is taken away."""
+    """Log out: the token of the request is no longer valid at any server, and a browser's cookie is removed."""
     await context.services.token_revocations.end(token_of(request), who)
     answer = json_answer({"ended": True})
     answer.delete_cookie(cookie_of(context), path="/", httponly=True, samesite="strict")
@@ -153,7 +153,7 @@ class RevokedTokensIn(Model):
 
 @api.post("/v1/people/{subject}/revoke", response_model=NothingOut, responses=errors(body=True))
 async def revoke_tokens(context: TheDesk, who: Administrator, subject: Word, body: RevokedTokensIn) -> Response:
-    """Take back all tokens and sessions that a person or program of the tenant was given until now; a later one is good."""
+    """Revoke all tokens and sessions issued to a person or program of the tenant until now; later ones are valid."""
     await context.note(who, "revoke-tokens", subject, why=body.reason)
     revocations = context.services.token_revocations
     await revocations.revoke(tenant=who.tenant, subject=subject, by=who.subject, reason=body.reason)

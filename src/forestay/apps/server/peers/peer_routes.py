@@ -38,11 +38,11 @@ class PeerIn(Model):
     tenants: dict[Word, Word] = Field(default_factory=dict, max_length=1000)
     """Which of our tenants each of its tenants is; any other is refused."""
     sends: list[Word] = Field(default_factory=list, max_length=1000)
-    """Our tenants whose sub-flows may go there."""
+    """Our tenants whose sub-flows may run there."""
     lease: int = Field(default=120, ge=10, le=86_400)
-    """Seconds that what runs there for us, or here for it, goes on without a word; the same on both sides."""
+    """Seconds for which work that one domain runs for the other continues without contact; the same on both sides."""
     cost: float = Field(default=1.0, ge=0, le=1e6)
-    """What a core-hour there costs, where ours costs 1."""
+    """The price of a core-hour there, where ours costs 1."""
 
 
 class PeerOut(Out):
@@ -54,13 +54,13 @@ class PeerOut(Out):
     lease: int
     cost: float
     asked: bool
-    """Whether it is asked at all; one to which nobody sends is not."""
+    """Whether it is polled; a peer to which nobody sends is not."""
     connected: bool
     """Whether it answered lately."""
     heard: Time | None
     """When its newest stamp came."""
     slots: int
-    """What it told of itself then."""
+    """The slots that it reported then."""
     free: int
     queued: int
     turn: float
@@ -134,7 +134,7 @@ async def put_peer(context: TheDesk, who: Administrator, peer: PeerName, body: P
 
 @router.delete("/{peer}", response_model=NothingOut, responses=errors(404, 409))
 async def remove_peer(context: TheDesk, who: Administrator, peer: PeerName) -> Response:
-    """Take a peer away: it is told so if it can be reached, its tokens are good no longer, and nothing more goes there."""
+    """Remove a peer: it is notified if it can be reached, its tokens are no longer valid, and nothing more is sent there."""
     _of_the_default_policy(context, who)
     await context.note(who, "peer.remove", peer)
     known = await context.services.components.peers.get(peer)

@@ -44,7 +44,7 @@ class PeerRunOut(Out):
 class RenewedOut(Out):
     stamp: int
     runs: dict[str, PeerRunOut]
-    """Those that were asked after and are there."""
+    """The requested runs that exist."""
 
 
 def sender(context: RequestContext, who: Principal) -> tuple[Peer, PeerLeases]:
@@ -59,7 +59,7 @@ def sender(context: RequestContext, who: Principal) -> tuple[Peer, PeerLeases]:
 
 @router.post("/renew", response_model=RenewedOut, responses=errors(409, 501, body=True))
 async def renew(context: TheDesk, who: Submitter, body: RenewIn) -> Response:
-    """Hold the lease by a stamp, and say how runs stand."""
+    """Renew the lease with a stamp, and return the states of runs."""
     peer, leases = sender(context, who)
     stamp = context.services.components.clock.now()
     await leases.hold(peer, body.stamp)

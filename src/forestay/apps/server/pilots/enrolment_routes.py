@@ -23,7 +23,7 @@ REFUSED = "this enrolment secret is used, expired or unknown"
 
 @router.post("/v1/enrolments", status_code=201, response_model=EnrolmentOut, responses=errors(body=True))
 async def enrolment(context: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Response:
-    """A secret by which one pilot of a site may register, once and in time. It is told now and never again."""
+    """A secret with which one pilot of a site may register, once and before it expires. It is returned only now."""
     if who.may(Role.OPERATOR):  # a site's agent does this all the time, and its launches are recorded
         await context.note(who, "enrol", f"site:{body.site}", launch=body.launch)
     made = await context.services.enrolments.make(
@@ -34,7 +34,7 @@ async def enrolment(context: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Res
 
 @router.post("/v1/pilots/failed-checks", status_code=201, response_model=NothingOut, responses=errors(body=True))
 async def failed_checks(context: TheDesk, who: AnEnroller, body: FailedChecksIn) -> Response:
-    """A pilot found its machine not fit to run jobs and ends, before it was given any."""
+    """A pilot reports that its machine is unfit to run jobs, and exits before it was given any."""
     site, tenant = body.site or "local", who.tenant
     if who.secret:
         newcomer = EnrolmentCandidate("", body.nonce, body.site, body.launch)

@@ -64,7 +64,7 @@ async def _inactive(context: RequestContext, tenant: str) -> list[Json]:
 
 @router.post("/v1/pilots/drain", response_model=DrainedOut, responses=errors(404, body=True))
 async def drain(context: TheDesk, who: Operator, body: DrainIn) -> Response:
-    """Order pilots to take no more jobs: what they run they bring to its end, then they go."""
+    """Drain pilots: they take no more jobs, finish those that they run, and exit."""
     if not (body.pilots or body.site or body.host):
         raise HttpProblem(422, "select pilots by name, site or host")
     drains = context.services.drains
@@ -83,7 +83,7 @@ async def drain(context: TheDesk, who: Operator, body: DrainIn) -> Response:
 
 @router.post("/v1/pilots/{pilot}/revoke", response_model=NothingOut, responses=errors(404, body=True))
 async def revoke(context: TheDesk, who: Operator, pilot: str, body: RevokeIn) -> Response:
-    """Take the right of one pilot away: from then on it is refused everywhere, and its jobs run again when its lease has ended."""
+    """Revoke a pilot: from then on it is refused everywhere, and its jobs run again when its lease has ended."""
     known = await context.services.components.pilots.get_pilot(pilot) if len(pilot) <= 64 else None
     if known is None or known.pilot.tenant != who.tenant:
         raise HttpProblem(404, f"there is no pilot {pilot[:64]}")

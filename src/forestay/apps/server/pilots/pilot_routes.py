@@ -86,7 +86,7 @@ ONE_LOOK = 0.25
 
 @router.post("", status_code=201, response_model=RegisteredOut, responses=errors(body=True))
 async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response:
-    """Make a pilot known; it gets its id and a token of its own."""
+    """Register a pilot; it gets its id and a token of its own."""
     parts = context.services.components
     now = parts.clock.now()
     name, tenant, site = f"p-{secrets.token_hex(8)}", who.tenant, body.site or "local"
@@ -150,7 +150,7 @@ async def _known(context: RequestContext, pilot: str, tenant: str) -> bool:
 
 @router.post("/{pilot}/token", response_model=TokenOut, responses=errors())
 async def renew(context: TheDesk, who: LatePilot, pilot: str) -> Response:
-    """A new token, also for one that ended less than a day ago."""
+    """A new token, also in exchange for one that expired less than a day ago."""
     known = await context.services.components.pilots.get_pilot(pilot)
     if known is None or known.pilot.tenant != who.tenant:
         raise HttpProblem(403, "the pilot is not registered")
@@ -217,7 +217,7 @@ def _heartbeat_answer(context: RequestContext, who: Principal) -> dict[str, obje
 
 @router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))
 async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
-    """Wait for work that fits. A pilot that is gone by then gets none: its jobs would wait for its lease to end."""
+    """Wait for suitable jobs. A pilot that has disconnected by then gets none: they would wait for its lease to end."""
     known = await _pilot_host(context, pilot, who)
     services = context.services
     site, slots = context.places.get(pilot, ("", 1))
@@ -337,7 +337,7 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
 
 @router.post("/{pilot}/completions", response_model=CompletionRepliesOut, responses=errors(body=True))
 async def completions(context: TheDesk, who: PilotCaller, pilot: str, body: CompletionsIn) -> Response:
-    """Bring the ends of attempts."""
+    """Report the completions of attempts."""
     reports = [_report(_believed(context, who.tenant, completion)) for completion in body.completions]
     results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant)
     for end, report, reply in zip(body.completions, reports, results, strict=True):
@@ -423,7 +423,7 @@ def _started(value: str | float | None) -> int | None:
 
 @router.post("/{pilot}/begun", response_model=NothingOut, responses=errors(404, 409, body=True))
 async def begun(context: TheDesk, who: PilotCaller, pilot: str, body: BegunIn) -> Response:
-    """The inputs of a job are there, and it starts."""
+    """The inputs of a job are staged, and it starts."""
     settled(await context.services.steer.begin(body.job, claim=body.claim, pilot=pilot, tenant=who.tenant))
     return json_answer({})
 

@@ -25,7 +25,7 @@ LateBoundTask = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
 class LateBoundTaskIn(Model):
     flow: Version
     params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
-    """Over those that a task gives."""
+    """Parameters that override those of the task."""
 
 
 class LateBoundTaskOut(Out):
@@ -46,7 +46,7 @@ class ChosenOut(Out):
     detail: str
     """Why not, in words."""
     flow: str
-    """What runs now."""
+    """The flow that runs now."""
     id: str
 
 
@@ -82,7 +82,7 @@ async def bind_late_bound_task(context: TheDesk, who: Operator, task: LateBoundT
 
 @router.post("/runs/{run}/tasks/{task}/choose", response_model=ChosenOut, responses=errors(404, 409, 501, body=True))
 async def choose_again(context: TheDesk, who: Operator, run: str, task: str, body: ChooseIn) -> Response:
-    """Choose anew for a task that is bound late and runs: the rules are asked first, and only if they choose another flow is what runs replaced."""
+    """Choose again for a running late-bound task: the rules are evaluated first, and only if they choose another flow is the running one replaced."""
     parts = context.services.components
     engine = engine_of(context)
     await context.note(who, "task.choose", run, task=task)
@@ -94,7 +94,7 @@ async def choose_again(context: TheDesk, who: Operator, run: str, task: str, bod
 
 @router.delete("/late-bound-tasks/{task}", response_model=LateBoundTaskOut, responses=errors(404))
 async def unbind_late_bound_task(context: TheDesk, who: Operator, task: LateBoundTask) -> Response:
-    """Take the binding of a place away; the answer is what it was."""
+    """Remove the binding of a place; returns the removed binding."""
     before = await context.services.worklets.binding(who.tenant, task)
     if before is None:
         raise HttpProblem(404, f"no flow is bound to {task}")

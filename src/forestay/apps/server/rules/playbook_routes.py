@@ -28,7 +28,7 @@ class PlaybookIn(Model):
     text: Annotated[str, Field(min_length=1, max_length=262_144)]
     """The playbook in YAML or JSON; its name is that of the address."""
     type: ExceptionType | None = None
-    """Check it for this type of exception too; nothing: for what is wrong for every type."""
+    """Check it for this exception type too; default: only for errors that apply to every type."""
 
 
 class PlaybookOut(Out):
@@ -96,7 +96,7 @@ async def read_playbook(context: TheDesk, who: Viewer, name: Name, version: Vers
 
 @router.put("/{name}", response_model=PlaybookDetailsOut, responses=errors(400, body=True))
 async def put_playbook(context: TheDesk, who: RuleAuthor, name: Name, body: PlaybookIn) -> Response:
-    """Check a playbook and keep it under its name: rules that decide from now on conclude it as it is here. The same content again changes nothing."""
+    """Check a playbook and store it under its name: decisions from now on use this version. The same content again changes nothing."""
     read = read_playbook_text(body.text, body.type)
     wrong = [
         {"at": f"body.text:{problem.line}:{problem.column}", "detail": str(problem)} for problem in read.problems[:100]

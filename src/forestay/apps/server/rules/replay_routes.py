@@ -63,9 +63,9 @@ class ReplayIn(Model):
     rules: Annotated[list[RuleIn], Field(max_length=MOST_DRAFTS)] = Field(default_factory=list)
     """Rules that nobody has added yet, as they would be added."""
     most: Annotated[int, Field(ge=1, le=MOST_ALLOWED)] = MOST
-    """Incidents to look at; of more, the newest."""
+    """The most incidents to evaluate; of more, the newest."""
     show: Annotated[int, Field(ge=0, le=1000)] = 100
-    """Incidents that are told one by one."""
+    """The most incidents that are listed individually."""
 
 
 class RuleTallyOut(Out):
@@ -142,7 +142,7 @@ class ReplayOut(SummaryOut):
     rule_set: str
     version: int
     all: bool
-    """Every incident of the time was looked at."""
+    """All incidents of the period were evaluated."""
     evaluated: int
     """Incidents on which the rules were evaluated; the others have the same values in everything that the rules read. All of them: nearly all differ in it."""
     read: list[str]
@@ -217,7 +217,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
 async def replay_rules(
     request: Request, context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: ReplayIn
 ) -> Response:
-    """Run a rule set over recorded incidents: what would be decided otherwise, which verdicts would be wrong, what it would cost. Nothing is done.
+    """Replay a rule set over recorded incidents: which decisions would change, which verdicts would be wrong, what it would cost. No job is changed.
 
     With `Accept: text/event-stream` the answer is a stream that says how far it is: `progress`, and at the end `answer` or `problem`.
     """
@@ -257,7 +257,7 @@ async def propose_rules(
         str | None, Query(max_length=64, description="Only from the newest 500 failures of this error")
     ] = None,
 ) -> Response:
-    """Rules that follow from what recovered recorded failures and from what people did by hand, each with its support and its replay. Nothing is added and nothing acts.
+    """Propose rules from what recovered recorded failures and from people's actions, each with its support and its replay. Nothing is added.
 
     With `Accept: text/event-stream` the answer is a stream, as for a replay.
     """
@@ -301,7 +301,7 @@ async def dismiss_proposal(
 async def set_state(
     request: Request, context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, rule: RuleName, body: StateIn
 ) -> Response:
-    """Let a rule act, or make it a shadow again. Before it may act it is replayed over every incident that is recorded; where it would have been wrong, or would have erred, it is
+    """Promote a rule, or put it back into shadow mode. Before a promotion it is replayed over all recorded incidents; if it would have been wrong, or failed with an error, the promotion is
     refused unless that is confirmed with a reason. The summary of the replay is kept with the version.
 
     With `Accept: text/event-stream` the answer is a stream, as for a replay.

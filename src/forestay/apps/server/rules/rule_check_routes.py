@@ -56,7 +56,7 @@ class CheckedOut(Out):
 
 @router.post("/check", response_model=CheckedOut, responses=errors(404, body=True))
 async def check_draft(request_context: TheDesk, who: RuleAuthor, body: CheckIn) -> Response:
-    """Try a rule that is being written. Nothing is kept."""
+    """Test a rule that is being written. Nothing is stored."""
     returned_context: dict[str, Any] = dict(body.context or {})
     kind = body.type
     if body.incident is not None:

@@ -84,13 +84,13 @@ class RuleFileIn(Model):
     confirmed: bool = False
     """Apply them although they change the result for earlier reference incidents."""
     dry_run: bool = False
-    """Change nothing; only tell what would be changed."""
+    """Change nothing; only report what would change."""
 
 
 class StateIn(Model):
     state: RuleState = RuleState.ACTIVE
     confirmed: bool = False
-    """Let it act although the replay speaks against it; wants a reason."""
+    """Promote it although the replay contradicts it; requires a reason."""
     reason: Annotated[NoNul, Field(max_length=500)] = ""
 
 
@@ -259,7 +259,7 @@ async def find_rule_sets(request_context: TheDesk, who: Viewer) -> Response:
 
 @router.get("/context", response_model=FieldsOut, responses=errors())
 async def describe_context(who: Viewer) -> Response:
-    """Everything that a condition may ask about, with its type."""
+    """All fields that a condition may use, with their types."""
     shown = [
         {"name": field.name, "type": field.kind.value, "optional": field.optional, "words": field.words}
         for field in FIELDS
@@ -269,7 +269,7 @@ async def describe_context(who: Viewer) -> Response:
 
 @router.post("/test", response_model=RulingOut, responses=errors(400, 404, body=True))
 async def ask_rules(request_context: TheDesk, who: Viewer, body: AskIn) -> Response:
-    """What the rules would say to an exception. Nothing is done and nothing is kept."""
+    """Evaluate the rules for an exception. Nothing is done and nothing is stored."""
     returned_context: dict[str, Any] | None = dict(body.context) if body.context is not None else None
     type_, task = body.type, body.task
     if returned_context is None:
@@ -435,7 +435,7 @@ async def differ(
 async def roll_back(
     request_context: TheDesk, who: RuleAuthor, level: LevelName, name: SetName, body: BackIn
 ) -> Response:
-    """Make everything as it was in an older version, by a new one."""
+    """Roll back to an older version, by creating a new one."""
     await request_context.note(who, "rule.rollback", str(set_named(who, level, name)), version=body.version)
     return json_answer(
         edited(
@@ -448,7 +448,7 @@ async def roll_back(
 
 @router.get("/{level}/{name}/rules/{rule}", response_model=RuleOut, responses=errors(404))
 async def read_rule(request_context: TheDesk, who: Viewer, level: LevelName, name: SetName, rule: RuleName) -> Response:
-    """One rule, and what it says where it stands."""
+    """One rule, and its meaning at its position."""
     rule_set = await request_context.services.rules.load(set_named(who, level, name))
     return json_answer({"rule": rule_shown(rule_set, *found_at(rule_set, rule))})
 
@@ -462,7 +462,7 @@ async def remove_rule(
     rule: RuleName,
     confirmed: Annotated[Literal["true", "false"], Query()] = "false",
 ) -> Response:
-    """Take a rule away that nothing refines; its own reference incident is answered otherwise then, so it wants to be confirmed."""
+    """Remove a rule without refinements; this changes the result for its own reference incident, so it must be confirmed."""
     await request_context.note(who, "rule.remove", f"{set_named(who, level, name)}#{rule}")
     return json_answer(
         edited(

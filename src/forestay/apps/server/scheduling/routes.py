@@ -24,9 +24,9 @@ class HostOut(Out):
     host: str
     status: Literal["open", "closed", "probing"]
     words: str
-    """How it stands, for people."""
+    """Its state in words."""
     failures: int
-    """Jobs that failed fast there since something last went well."""
+    """Jobs that failed fast there since the last success."""
     causes: list[str]
     since: Time | None
     until: Time | None
@@ -42,7 +42,7 @@ class HostsOut(Out):
 class CloseHostIn(Model):
     reason: Annotated[Reason, Field(min_length=1)]
     seconds: int | None = Field(default=None, ge=1, le=31_536_000)
-    """For how long; without it until it is opened."""
+    """For how long; default: until it is opened."""
 
 
 class OpenHostIn(Model):
@@ -51,7 +51,7 @@ class OpenHostIn(Model):
 
 @router.get("", response_model=HostsOut, responses=errors())
 async def hosts(context: TheDesk, who: Viewer) -> Response:
-    """The hosts that ask for jobs, and those that get none, with why."""
+    """The hosts that request jobs, and those that get none, with the reason."""
     healths = await context.services.hosts.all(who.tenant)
     now = context.services.components.clock.now()
     work_words = context.services.hosts.said_of_work
@@ -62,7 +62,7 @@ async def hosts(context: TheDesk, who: Viewer) -> Response:
 
 @router.post("/{host}/close", response_model=HostOut, responses=errors(body=True))
 async def close(context: TheDesk, who: Operator, host: HostName, body: CloseHostIn) -> Response:
-    """Give a host no jobs. What runs there runs on."""
+    """Close a host: it gets no more jobs. Running jobs continue."""
     await context.note(who, "close host", host, why=body.reason)
     closed = await context.services.hosts.close(
         who.tenant, host, by=who.subject, reason=body.reason, seconds=body.seconds
@@ -73,7 +73,7 @@ async def close(context: TheDesk, who: Operator, host: HostName, body: CloseHost
 
 @router.post("/{host}/open", response_model=HostOut, responses=errors(body=True))
 async def open_(context: TheDesk, who: Operator, host: HostName, body: OpenHostIn) -> Response:
-    """Give a host jobs again, whoever closed it; what was held against it is forgotten."""
+    """Open a host, whoever closed it; its failures are cleared."""
     await context.note(who, "open host", host, why=body.reason)
     opened = await context.services.hosts.open(who.tenant, host)
     context.services.fleet.changed(who.tenant)

@@ -45,7 +45,7 @@ class SizeIn(Model):
 
 
 class HelloIn(Model):
-    """What a site agent says of itself at every look."""
+    """The report of a site agent at every poll."""
 
     agent: Id
     host: Name
@@ -53,13 +53,13 @@ class HelloIn(Model):
     batch: Word
     """The kind of batch system."""
     every: float = Field(gt=0, le=3600)
-    """Seconds between its looks."""
+    """Seconds between its polls."""
     min_pilots: int = Field(ge=0, le=100_000)
     max_pilots: int = Field(ge=0, le=100_000)
     min_idle: int = Field(ge=0, le=100_000)
     sizes: list[SizeIn] = Field(max_length=100)
     trouble: Words = ""
-    """What keeps it from its work; empty when nothing does."""
+    """The problem that keeps it from its work; empty: none."""
     unfit: list[Annotated[str, Field(max_length=64), AfterValidator(_line)]] = Field(
         default_factory=list, max_length=1000
     )
@@ -140,7 +140,7 @@ class TellingOut(Out):
     result: Literal["noted", "refused", "unknown"]
     detail: str
     pilot: str
-    """Who came of it; empty for nobody so far."""
+    """The pilot that registered; empty: none so far."""
 
 
 class ReportsOut(Out):
@@ -176,7 +176,7 @@ class SiteOut(Out):
     host: str
     seen: Time
     overdue: bool
-    """Its agent has not been heard for too long."""
+    """Its agent has been silent for too long."""
     every: float
     said: dict[str, Any]
 
@@ -193,14 +193,14 @@ class SiteWholeOut(SiteOut):
 
 @router.get("", response_model=SitesOut, responses=errors())
 async def find_sites(context: TheDesk, who: Viewer) -> Response:
-    """Every site whose agent ever said that it is there."""
+    """All sites whose agent has ever reported."""
     now = context.services.components.clock.now()
     return json_answer({"sites": [_site(site, now) for site in await context.services.sites.all(who.tenant)]})
 
 
 @router.get("/{site}", response_model=SiteWholeOut, responses=errors(404))
 async def read_site(context: TheDesk, who: Viewer, site: SiteName) -> Response:
-    """A site: its agent, what is asked of it, its pilots, its launches."""
+    """A site: its agent, its demand, its pilots, its launches."""
     services = context.services
     known = await services.sites.get(who.tenant, site)
     if known is None:
@@ -214,7 +214,7 @@ async def read_site(context: TheDesk, who: Viewer, site: SiteName) -> Response:
 
 @router.put("/{site}", response_model=SiteOut, responses=errors(409, body=True))
 async def hello(context: TheDesk, who: SiteCaller, site: SiteName, body: HelloIn) -> Response:
-    """A site agent says that it is there. 409: another one looks after this site."""
+    """A site agent reports itself. 409: another agent manages this site."""
     fields = body.model_dump(exclude={"agent", "host", "every"})
     returned_site = await context.services.sites.hello(
         who.tenant, site, agent=body.agent, host=body.host, every=body.every, report=fields
@@ -224,7 +224,7 @@ async def hello(context: TheDesk, who: SiteCaller, site: SiteName, body: HelloIn
 
 @router.get("/{site}/demand", response_model=DemandOut, responses=errors())
 async def demand(context: TheDesk, who: SiteCaller, site: SiteName) -> Response:
-    """What is asked of a site: queued jobs that may run there by what they need, its pilots by state, its open launches."""
+    """The demand on a site: queued jobs that may run there by their needs, its pilots by state, its open launches."""
     measured = await context.services.demand.measure(who.tenant, site)
     return json_answer(_demand(site, measured, context.services.components.clock.now()))
 
@@ -242,7 +242,7 @@ async def find_launches(
 
 @router.post("/{site}/launches", status_code=201, response_model=PilotLaunchesOut, responses=errors(body=True))
 async def plan_launches(context: TheDesk, who: SiteCaller, site: SiteName, body: LaunchPlanIn) -> Response:
-    """Write launches down before they are submitted; the same again changes nothing."""
+    """Store launches before they are submitted; a repetition changes nothing."""
     wanted = {launch.launch: launch.size for launch in body.launches}
     planned = await context.services.launches.plan(who.tenant, site, wanted)
     now = context.services.components.clock.now()
@@ -251,7 +251,7 @@ async def plan_launches(context: TheDesk, who: SiteCaller, site: SiteName, body:
 
 @router.post("/{site}/launches/reports", response_model=ReportsOut, responses=errors(body=True))
 async def report_launches(context: TheDesk, who: SiteCaller, site: SiteName, body: ReportsIn) -> Response:
-    """Tell how launches stand. States only go forward; a new try to submit is refused when somebody else has written it down."""
+    """Report the states of launches. States only move forward; a new try to submit is refused if another agent has stored it."""
     reports = {report.launch: _report(report) for report in body.reports}
     answers = await context.services.launches.report(who.tenant, site, list(reports.values()))
     ended = [report for report in reports if reports[report].state is LaunchState.ENDED]
