@@ -15,7 +15,7 @@ KEY = "forestay_link"
 
 
 class ForestayLink(BaseOperatorLink):
-    """The operator leaves the address where Airflow's server looks for it."""
+    """The operator stores the address where Airflow's server reads it."""
 
     name = "Forestay"
 

@@ -1,1 +1,1 @@
-"""How documents look outside the process."""
+"""The external forms of documents."""

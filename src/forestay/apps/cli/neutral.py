@@ -1,6 +1,6 @@
 """Makes users' texts harmless for a terminal.
 
-Names, notes and logs come from whoever wrote the job. An escape sequence in them could repaint the screen, forge a line or
+Names, notes and logs come from the authors of jobs. An escape sequence in them could repaint the screen, forge a line or
 type for the reader; a character that turns the writing direction could hide a word. Such characters are shown by their number.
 """
 

@@ -29,7 +29,7 @@ class ClaimJson(TypedDict):
 
 
 class ColocateJson(TypedDict):
-    """Whom the jobs are brought together with: those that share the key, with `{name}` where a parameter stands."""
+    """The co-location of the jobs: with those that share the key, which may contain `{name}` for a parameter."""
 
     key: str
     room: NotRequired[int]

@@ -105,7 +105,7 @@ def wrong_path(path: str) -> str | None:
 
 
 def check_rule(rule: NameRule) -> Iterator[str]:
-    """Everything that is wrong with a rule."""
+    """All errors of a rule."""
     if why := problem_of(rule.match):
         yield f"the expression {rule.match!r}: {why}"
         return
@@ -116,7 +116,7 @@ def check_rule(rule: NameRule) -> Iterator[str]:
 
 
 def check_elements(elements: tuple[StorageElement, ...]) -> Iterator[str]:
-    """Everything that is wrong with a domain's elements."""
+    """All errors in a domain's elements."""
     if len(elements) > MAX_ELEMENTS:
         yield f"there are {len(elements)} storage elements; the limit is {MAX_ELEMENTS}"
     names = [element.name for element in elements]

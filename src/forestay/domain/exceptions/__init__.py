@@ -1,1 +1,1 @@
-"""Failures: what was seen of an attempt that did not end well, why, and as which exception rules may answer it."""
+"""Failures: the evidence of a failed attempt, its cause, and the exception that rules may answer."""

@@ -174,7 +174,7 @@ class AskPerson:
 
 
 class QuestionOutcome(StrEnum):
-    """What became of a question."""
+    """The outcome of a question."""
 
     ANSWERED = "answered"
     DEFAULT = "default"

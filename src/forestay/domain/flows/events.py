@@ -42,7 +42,7 @@ class JobsEnded:
 
 @dataclass(frozen=True, slots=True)
 class ShardEnded:
-    """A shard's last word: how many of its jobs ended how, and which ended well if not all did."""
+    """A shard's final report: how many of its jobs ended how, and which succeeded if not all did."""
 
     at: int
     work: str
@@ -134,9 +134,9 @@ class WorkRefused:
 
 @dataclass(frozen=True, slots=True)
 class RoundHeld:
-    """A constraint of a round is not met, and what to do about it is being seen to: its task waits until the holder is taken away.
+    """A constraint of a round is not met, and its answer is in progress: the task waits until the holder is removed.
 
-    ``again``: nothing of the round was begun; it then starts anew, with the data of that time. Otherwise its work has ended, and its task then ends.
+    ``again``: nothing of the round was begun; it then starts again, with the data of that time. Otherwise its work has ended, and its task then ends.
     """
 
     at: int
@@ -147,7 +147,7 @@ class RoundHeld:
 
 @dataclass(frozen=True, slots=True)
 class RunChecked:
-    """Whether the run may end was looked at; with an incident it waits until the holder is taken away."""
+    """The run was checked whether it may end; with an incident it waits until the holder is removed."""
 
     at: int
     incident: str = ""

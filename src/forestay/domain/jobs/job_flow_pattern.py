@@ -23,7 +23,7 @@ class JobFlowPattern(StrEnum):
     POLLING = "polling"
     """The submitter has the job's id and asks for its state."""
     NOTIFICATION = "notification"
-    """The submitter is notified of the end: a flow run, or whoever registered a callback."""
+    """The submitter is notified of the end: a flow run, or the receiver of a registered callback."""
     FIRE_AND_FORGET = "fire-and-forget"
     """Nobody waits for the end; a failure is reported to the operators."""
     STAGING = "staging"

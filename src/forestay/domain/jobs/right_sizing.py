@@ -30,7 +30,7 @@ MIB = 1 << 20
 
 
 class Measured(NamedTuple):
-    """What one job asked for and used, by its last attempt."""
+    """What one job requested and used, by its last attempt."""
 
     memory: int
     """Peak, in bytes."""

@@ -29,7 +29,7 @@ from forestay.domain.jobs.specification import Effects, Specification
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One job asked for by a client or a task."""
+    """A job requested by a client or a task."""
 
     specification: Specification
     owner: str

@@ -37,7 +37,7 @@ class PlaybookRunState(StrEnum):
 
 
 class StepState(StrEnum):
-    """What became of a step."""
+    """The outcome of a step."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -45,7 +45,7 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """A step that is over."""
+    """A step that has ended."""
 
     state: StepState
     detail: str = ""

@@ -30,7 +30,7 @@ class DeclaredChange(StrEnum):
     NONE = "none"
     ADDED = "added"
     CHANGED = "changed"
-    """Removed, and added anew in shadow mode."""
+    """Removed, and added again in shadow mode."""
     DESCRIBED = "described"
     """Only its description differs; its state is kept."""
     REMOVED = "removed"

@@ -33,7 +33,7 @@ _NO_PERSON = ("playbook:", "run:")
 
 
 class OutcomeKind(StrEnum):
-    """What came of an incident."""
+    """The outcome of an incident."""
 
     RECOVERED = "recovered"
     """A later attempt succeeded, and no person had acted on the failure."""

@@ -184,7 +184,7 @@ class _Fleet:
             for number, group in enumerate(groups)
         }
         left: dict[int, int] = {}
-        # Groups that only the last sizes fit choose first. Otherwise one that fits many would take, at the next look, the pilot
+        # Groups that only the last sizes fit choose first. Otherwise one that fits many would take, in the next cycle, the pilot
         # that was sent for one that fits few, for which another pilot would then be sent.
         for number in sorted(filter(fitting.get, fitting), key=lambda number: -self.sizes.index(fitting[number][0][0])):
             left[number] = self._take_free(groups[number], fitting[number])

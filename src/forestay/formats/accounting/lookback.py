@@ -170,7 +170,7 @@ def past_rules() -> list[PastRule]:
 
 
 class Lookback:
-    """What became of past attempts, and what their failures cost."""
+    """The results of past attempts, and the cost of their failures."""
 
     def __init__(self, classifier: Classifier) -> None:
         self.losses = LostHours(past_rules())

@@ -141,7 +141,7 @@ def _settings(text: str, answers: InitAnswers) -> str:
 
 
 def _ask(way: Way | None, server: str | None, *, act: bool, temporal: str | None) -> InitAnswers:
-    """The three answers: given as options, or asked for on a terminal."""
+    """The three answers: from options, or from prompts on a terminal."""
     asking = way is None and sys.stdin.isatty()
     if way is None:
         if not asking:

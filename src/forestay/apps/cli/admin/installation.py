@@ -1,4 +1,4 @@
-"""The commands that look at the installation: alerts, events, status, config."""
+"""The commands that inspect the installation: alerts, events, status, config."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _view(out: CommandOutput) -> Iterator[RunView]:
 
 
 class _OnTerminal:
-    """Draws the tree anew in its place."""
+    """Redraws the tree in place."""
 
     def __init__(self, live: Live) -> None:
         self._live = live

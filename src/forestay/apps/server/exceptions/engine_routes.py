@@ -112,7 +112,7 @@ class ToldIncidentOut(Out):
 class OrdersOut(Out):
     orders: list[OrderOut]
     incidents: dict[str, ToldIncidentOut]
-    """Those that were asked for."""
+    """The requested incidents."""
 
 
 class OutcomeIn(Model):

@@ -1,4 +1,4 @@
-"""What every route needs: the services, who asks, and the caches."""
+"""The context of every route: the services, the caller, and the caches."""
 
 from __future__ import annotations
 

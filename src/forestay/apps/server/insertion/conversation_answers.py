@@ -25,7 +25,7 @@ class RegisteredCallbackOut(Out):
 
 
 class ConversationOut(Out):
-    """What is said about a job between its client and task servers."""
+    """The messages about a job between its client and task servers."""
 
     job: str
     downstream: str

@@ -35,7 +35,7 @@ class InputIn(Model):
 
 
 class ColocateIn(Model):
-    """Whom the jobs are brought together with: those that share the key, with `{name}` where a parameter stands."""
+    """The co-location of the jobs: with those that share the key, which may contain `{name}` for a parameter."""
 
     key: Annotated[Name, Field(max_length=500)]
     room: int = Field(default=1, ge=1, le=10_000)

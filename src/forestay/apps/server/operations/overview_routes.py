@@ -29,7 +29,7 @@ class WaitTimesOut(Out):
 
 class FatesOut(Out):
     jobs: int
-    """Jobs that had a failure, each once, whether they have ended or not: of these a share is told."""
+    """Jobs that had a failure, each counted once, ended or not: the base of the shares."""
     recovered: int
     """Succeeded, and no person had acted on the failure."""
     by_hand: int

@@ -36,7 +36,7 @@ CLOSED_FIRST = (HostStatus.CLOSED, HostStatus.PROBING, HostStatus.OPEN)
 class SiteFleetOut(Out):
     site: str
     agent: bool
-    """Whether an agent of ours looks after it."""
+    """Whether one of our agents manages it."""
     host: str
     seen: Time | None
     overdue: bool
@@ -123,7 +123,7 @@ class PilotCacheOut(Out):
     host: str
     site: str
     files: int | None
-    """In its cache; nothing for one whose cache this server has not heard of."""
+    """Files in its cache; null if this server has no report on it."""
     inputs: InputsOut
 
 

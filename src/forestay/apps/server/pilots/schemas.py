@@ -201,7 +201,7 @@ class CompletionIn(Model):
     """The accelerators that were its alone."""
     result: Annotated[str, Field(max_length=MAX_RESULT)] | None = None
     task: Annotated[dict[str, JsonValue], AfterValidator(_small_report)] | None = None
-    """Of a task: what became of its executors, or where its outputs went."""
+    """For a task: the results of its executors, or the targets of its outputs."""
     host: Annotated[str, Field(max_length=200), AfterValidator(one_line)] = ""
 
 

@@ -56,7 +56,7 @@ class PlaybookDetailsOut(PlaybookOut):
     text: str
     playbook: dict[str, Any]
     versions: list[PlaybookVersionOut]
-    """The newest first, at most 100; empty where another version than the newest was asked for."""
+    """The newest first, at most 100; empty if another version than the newest was requested."""
 
 
 def _shown(kept: StoredPlaybook) -> dict[str, Any]:

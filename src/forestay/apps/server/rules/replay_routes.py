@@ -137,7 +137,7 @@ class SummaryOut(Out):
 
 
 class ReplayOut(SummaryOut):
-    """What rules would have decided, and what came of it then."""
+    """What rules would have decided, with the actual outcomes."""
 
     rule_set: str
     version: int

@@ -49,7 +49,7 @@ class CheckedOut(Out):
     problems: list[TextPositionOut]
     """Of the condition's text."""
     conclusion: list[str]
-    """What is wrong with the steps."""
+    """The errors in the steps."""
     values: dict[str, Any]
     """Every field of the reference incident of which something is known."""
 

@@ -121,7 +121,7 @@ class PilotLaunchOut(Out):
     """Seconds since it was planned, by the server's clock."""
     tries: int
     tried: float
-    """Seconds since the last try to submit it was written down."""
+    """Seconds since the last try to submit it was stored."""
     since: float
     """Seconds since its last change."""
     batch_job: str

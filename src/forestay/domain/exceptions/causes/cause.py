@@ -10,7 +10,7 @@ SURE = 0.8
 
 
 class Cause(StrEnum):
-    """Why an attempt did not end well."""
+    """The cause of a failed attempt."""
 
     NODE = "node"
     """The machine: hardware, driver, a dead or broken host, a missing mount on one host."""

@@ -75,7 +75,7 @@ class FailureFacts(NamedTuple):
     spent: int = 0
     """Tries so far for this cause, charged or not."""
     outputs_not_written: bool = False
-    """The job itself ended well."""
+    """The job itself succeeded."""
     external_effects: bool = False
 
 

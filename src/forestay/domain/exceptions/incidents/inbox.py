@@ -29,7 +29,7 @@ class WaitsFor(StrEnum):
     RECOVERY = "its recovery"
     """An action is in progress, and no person has to act."""
     NOBODY = "nobody"
-    """It is over."""
+    """It is closed."""
 
 
 SOMEBODY = frozenset({WaitsFor.PERSON, WaitsFor.APPROVAL, WaitsFor.CANARY, WaitsFor.GROUP})

@@ -52,7 +52,7 @@ class ApprovalRequest:
     words: str
     """A description of what would be done."""
     by: str
-    """The person whose act it is: who asked for it by hand, or who promoted the rule."""
+    """The person responsible: who requested it by hand, or who promoted the rule."""
     at: int
     until: int
     on: str = ""

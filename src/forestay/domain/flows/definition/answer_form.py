@@ -34,7 +34,7 @@ def fields_of(form: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def check_form(form: Mapping[str, Any], at: Place) -> Iterator[FlowProblem]:
-    """Everything that is wrong with a form."""
+    """All errors of a form."""
     for name in form:
         if name not in _FORM:
             yield FlowProblem((*at, name), f"a form has no {name!r}{did_you_mean(str(name), _FORM)}")
@@ -98,7 +98,7 @@ def completed_answer(form: Mapping[str, Any], answer: Mapping[str, Any]) -> dict
 
 
 def answer_problems(form: Mapping[str, Any], answer: Mapping[str, Any]) -> list[str]:
-    """Everything that is wrong with a completed answer, each with its field."""
+    """All errors of a completed answer, each with its field."""
     fields = fields_of(form)
     problems = [
         f"{name}: the form has no such field{did_you_mean(name, fields)}" for name in answer if name not in fields
@@ -111,7 +111,7 @@ def answer_problems(form: Mapping[str, Any], answer: Mapping[str, Any]) -> list[
 
 
 def _wrong_value(field: Mapping[str, Any], value: object) -> str:
-    """What is wrong with the value of a field; empty: nothing."""
+    """The error in the value of a field; empty: none."""
     kind = field["type"]
     if not _is(kind, value):
         return f"expected {_WORDS[kind]}"

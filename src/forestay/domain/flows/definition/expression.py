@@ -31,7 +31,7 @@ class BadExpression(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value written down."""
+    """A literal value."""
 
     value: object
 

@@ -60,7 +60,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class Compensation:
-    """What undoes a task that ended well; for a scatter, once for each element that did."""
+    """The job that undoes a succeeded task; for a scatter, once for each element that succeeded."""
 
     job: JobPattern
     tries: int = 3

@@ -181,7 +181,7 @@ def kind_of(pattern: Pattern) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """The members of a list: written down, or a reference to one."""
+    """The members of a list: given literally, or by a reference."""
 
     values: tuple[object, ...] | str
 

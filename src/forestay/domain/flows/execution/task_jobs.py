@@ -31,7 +31,7 @@ from forestay.domain.jobs.specification import Specification
 Member = Callable[[str, int], object]
 """Returns the n-th member of a stored listing."""
 Files = Callable[[Mapping[str, object], bool], object]
-"""Gives the place of an output (``{"run", "work", "output"}``), or with ``True`` a list of places, one for each element that ended well
+"""Returns the location of an output (``{"run", "work", "output"}``), or with ``True`` a list of locations, one for each succeeded element
 (with ``"count"`` and ``"earlier"``: what the last round has not is in an earlier one), or of ``$elements`` a place by number; from committed manifests."""
 MAX_INPUTS = 1000
 """The most input files of one job."""

@@ -95,7 +95,7 @@ class FanOut:
 
 
 class Piece(NamedTuple):
-    """A run of elements, and which of them ended well; ``None``: all."""
+    """A range of elements, and which of them succeeded; ``None``: all."""
 
     first: int
     size: int
