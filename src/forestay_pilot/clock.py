@@ -12,7 +12,7 @@ _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", 7)
 def steady() -> float:
     """Seconds that never jump, and that also pass while the machine sleeps.
 
-    ``time.monotonic`` stands still during a suspend; a lease does not.
+    ``time.monotonic`` stops during a suspend; a lease does not.
     """
     return time.clock_gettime(_BOOTTIME)
 

@@ -108,7 +108,7 @@ class PilotProcess:
         self.signals = 0
 
     def drain(self, why: str) -> None:
-        """Take no more work; what runs goes on to its end. May be called from any thread."""
+        """Claim no more work; running jobs continue to their end. May be called from any thread."""
         if not self._draining.is_set():
             log.info("draining: %s", why)
             self._draining.set()
@@ -238,7 +238,7 @@ class PilotProcess:
             "version": __version__,
             "launch": settings.launch,
             "runtimes": settings.surroundings.containers.names,
-            "nonce": secrets.token_hex(16),  # with it, and only with it, a lost registration may be asked for again
+            "nonce": secrets.token_hex(16),  # only with it can a lost registration be repeated
         }
         if settings.features:
             registration["features"] = settings.features
@@ -360,7 +360,7 @@ class PilotProcess:
                 slot.join(0.1 / len(slots))
 
     def _say_begun(self, job: ClaimedJob) -> None:
-        """Tell that a job's inputs are there; best effort, since nothing but what people see depends on it."""
+        """Report that a job's inputs are staged; best effort, since only the display depends on it."""
         link = ServerLink(self._ring)
         try:
             self._identity.call(link, "POST", "/begun", {"job": job.job, "claim": job.claim}, timeout=5.0)

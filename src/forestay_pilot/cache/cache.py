@@ -95,7 +95,7 @@ class Cache:
         return len(self._files)
 
     def find(self, name: str, sha256: str | None = None) -> str | None:
-        """The content a name stands for, if it is here and is the one that is wanted."""
+        """The content of a name, if it is here and has the requested digest."""
         found_name = self._names.get(name)
         return found_name if sha256 is None or found_name == sha256 else None
 
@@ -211,7 +211,7 @@ class Cache:
     # Outputs
 
     def offer(self, claim: str, job: str, folder: str, listing: Iterable[tuple[str, int, str]]) -> None:
-        """Keep the outputs of a job at hand until the servers have said whether they count."""
+        """Keep the outputs of a job until the servers have decided whether they count."""
         drafts = []
         for path, size, sha256 in listing:
             if not self._book.fits(size):
@@ -231,7 +231,7 @@ class Cache:
                     self._report.added(output.name, output.size)
 
     def settle(self, claim: str, *, committed: bool) -> None:
-        """The servers have answered a job's end: its outputs are everybody's now, or nobody's."""
+        """Apply the servers' answer to a completion: the job's outputs become available to all jobs, or are dropped."""
         drafts = self._drafts.get(claim, [])
         for draft in drafts:
             if not committed:
@@ -289,7 +289,7 @@ class Cache:
                 self._remove([sha256])
 
     def _remove(self, contents: Iterable[str]) -> None:
-        """Take away what the book has given up; the index first, so that nobody looks for it."""
+        """Remove contents dropped from the bookkeeping; the index first, so that nobody searches for them."""
         for sha256 in contents:
             names = self._forget(sha256)
             if self.area.drop(sha256):
@@ -334,13 +334,13 @@ class Cache:
         return self.settings.keep - self.area.free_space() if self.settings.keep else 0
 
     def trim(self) -> None:
-        """Come back to the space there is, after it became less or a job let go of what was too much."""
+        """Shrink to the available space, after it was reduced or a job released files beyond the limit."""
         with self._lock:
             self._remove(self._book.resize(self._book.capacity))
             self._make_real_room(0)
 
     def give_back(self, size: int) -> None:
-        """Make so many bytes of the disk free for others, by files that nobody uses just now; whatever the sums of the cache say."""
+        """Free this many bytes of disk for others by removing unused files, independently of the cache's own limit."""
         with self._lock:
             short = size + self.settings.keep - self.area.free_space()
             if short > 0:

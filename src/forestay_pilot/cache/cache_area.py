@@ -95,7 +95,7 @@ class Area:
             _write(self._index, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
 
     def tidy(self, known: Iterable[CachedFile], count: int) -> None:
-        """Write the index anew when most of its lines are history."""
+        """Rewrite the index when most of its lines are obsolete."""
         if self._lines < 1000 or self._lines < 4 * count:
             return
         draft = os.path.join(self.path, _INDEX + ".new")
@@ -114,7 +114,7 @@ class Area:
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(place)
-            return False  # nobody can say; whoever unlinked it said so
+            return False  # unknown; the process that unlinked it has reported it
         try:
             os.unlink(place)
             # Asked after the deed: of two pilots that unlink at once, one at least sees that none is left.
@@ -130,7 +130,7 @@ class Area:
         return disk.f_bavail * disk.f_frsize
 
     def orphans(self) -> Iterator[tuple[str, list[CachedFile]]]:
-        """The areas beside this one whose pilots are dead, with what they hold; each is removed when the next is asked for."""
+        """The neighbouring areas of dead pilots, with their files; each is removed when the next is requested."""
         shared = os.path.dirname(self.path)
         for name in sorted(os.listdir(shared)):
             folder = os.path.join(shared, name)
@@ -249,7 +249,7 @@ def link_or_copy(source: str, target: str) -> bool:
 
 
 def link_into(place: str, target: str) -> bool:
-    """Link a file to where a job wants it, or copy it: False. Mostly its folder is there and the name is free."""
+    """Link a file to the path that a job needs, or copy it: False. Usually the folder exists and the name is free."""
     try:
         return link_or_copy(place, target)
     except FileExistsError:

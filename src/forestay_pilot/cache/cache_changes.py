@@ -56,7 +56,7 @@ class CacheChanges:
         with self._lock:
             whole = not self._base
             if whole:
-                # What was told before is told again; of what went before, only that a host has it no more is news.
+                # Reported changes are repeated; of earlier removals, only the loss of a host's last copy is new.
                 self._added, self._removed = dict(self._held), {}
             added = dict(list(self._added.items())[:MOST])
             removed, gone = list(self._removed)[:MOST], list(self._gone)[:MOST]
@@ -81,7 +81,7 @@ class CacheChanges:
             return report
 
     def answered(self, known: object) -> bool:
-        """What the servers know now; whether there is more to tell at once."""
+        """Note the version that the servers know; returns whether there is more to report at once."""
         with self._lock:
             if known == self._version:
                 self._base = self._version
@@ -92,7 +92,7 @@ class CacheChanges:
             return bool(self._added or self._removed or self._gone) or not self._base
 
     def unanswered(self) -> None:
-        """No answer came: the report may or may not be known, and the next one says the same again."""
+        """No answer came: the report may or may not be known, so the next one repeats it."""
         with self._lock:
             self._take_back()
 

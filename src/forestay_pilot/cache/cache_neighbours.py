@@ -33,7 +33,7 @@ class _Neighbour:
 
 
 class Neighbours(threading.Thread):
-    """The thread that looks; a job that misses a file may have it look at once."""
+    """The thread that polls the neighbours; a job that misses a file may have it poll at once."""
 
     def __init__(self, cache: Cache, every: float = POLL_SECONDS) -> None:
         super().__init__(name="neighbours", daemon=True)
@@ -41,12 +41,12 @@ class Neighbours(threading.Thread):
         self._every = every
         self._lock = threading.Lock()
         self._known: dict[str, _Neighbour] = {}  # by the path of their area
-        self._dead: set[str] = set()  # told of, but not to be reached
+        self._dead: set[str] = set()  # listed, but unreachable
         self._ended = threading.Event()
         self._looks = 0
 
     def run(self) -> None:
-        """Look until told to end; nothing met on the way ends this thread."""
+        """Poll until told to end; no error ends this thread."""
         while not self._ended.wait(self._every):
             try:
                 self.look()
@@ -125,7 +125,7 @@ class Neighbours(threading.Thread):
                 neighbour.held[name] = known
                 self._count(neighbour, known, 1)
                 if known.brought:
-                    fresh[name] = known  # what it linked itself is told by whoever brought it
+                    fresh[name] = known  # files that it only linked are reported by the pilot that fetched them
         return list(fresh.values())
 
     def _count(self, neighbour: _Neighbour, known: CachedFile, step: int) -> None:

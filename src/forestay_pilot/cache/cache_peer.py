@@ -46,7 +46,7 @@ def fetch_peer(
 
 
 class _PeerDownload:
-    """One file on its way; one that breaks off is gone on with from where it was."""
+    """The transfer of one file; a broken one is resumed where it stopped."""
 
     def __init__(self, host: str, port: int, ticket: str, name: str, sink: BinaryIO) -> None:
         self._host = host

@@ -32,7 +32,7 @@ class CacheEntry:
     def __init__(self, key: str, size: int, cost: float, now: int) -> None:
         self.key = key
         self.size = size
-        self.cost = cost  # what it would cost to bring it again, in any one unit
+        self.cost = cost  # the cost of fetching it again, in any one unit
         self.uses = 1
         self.last = now  # the number of its last use, and of the one before
         self.before = 0
@@ -137,7 +137,7 @@ class CacheBook:
         return self._entries.get(key)
 
     def use(self, key: str) -> bool:
-        """Count a use; whether the file is there."""
+        """Count a use; returns whether the file is in the cache."""
         entry = self._entries.get(key)
         if entry is None:
             return False
@@ -148,7 +148,7 @@ class CacheBook:
         return True
 
     def pin(self, key: str) -> bool:
-        """Keep a file while a job has it; whether it is there."""
+        """Keep a file while a job uses it; returns whether it is in the cache."""
         entry = self._entries.get(key)
         if entry is None:
             return False
@@ -169,7 +169,7 @@ class CacheBook:
                 self._push(entry)
 
     def fits(self, size: int) -> bool:
-        """Whether a file of this size can be taken in, once all that may go has gone."""
+        """Whether a file of this size fits after all removable files are removed."""
         return 0 <= size <= self.capacity - self.pinned
 
     def add(self, key: str, size: int, cost: float = 1.0) -> list[str] | None:
@@ -234,7 +234,7 @@ class CacheBook:
         return removed
 
     def discard(self, key: str) -> bool:
-        """Forget a file that is gone for another reason; whether it was there."""
+        """Forget a file that was removed for another reason; returns whether it was in the cache."""
         entry = self._entries.get(key)
         if entry is None:
             return False
@@ -265,7 +265,7 @@ class CacheBook:
             if entry.state == GONE:
                 self._stale -= 1
             elif entry.pins:
-                entry.state = 0  # comes back when the last job lets go
+                entry.state = 0  # comes back when the last job releases it
             elif rank < entry.rank:
                 heapq.heappush(self._heap, (entry.rank, entry.last, entry))  # it was used since
             else:

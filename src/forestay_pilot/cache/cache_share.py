@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("forestay_pilot")
 
 _AT_ONCE = 16
-_SILENCE = 30.0  # a reader that takes nothing for so long is cut off
+_SILENCE = 30.0  # a reader that receives nothing for this time is disconnected
 _BUSY = b"HTTP/1.0 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{0,15})")
 
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
-        """Addresses and names of files are nobody's business."""
+        """Log nothing: addresses and names of files are private."""
 
     def do_GET(self) -> None:
         """Serve a file, or the end of one."""

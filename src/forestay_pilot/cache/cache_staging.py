@@ -35,7 +35,7 @@ _PATIENCE = 900.0  # then two transfers of one file are the lesser evil
 
 
 def file_key(spec: dict[str, Any]) -> str | None:
-    """The logical name an input is cached by; none when nobody could know whether the file is still the same."""
+    """The logical name under which an input is cached; none when it is unknown whether the file is still the same."""
     name = spec.get("file")
     if isinstance(name, str) and name:
         return name
@@ -76,7 +76,7 @@ class CacheStaging:
             return CACHE
         with self._flight(name, stopped):
             if self._from_cache(name, spec, target, claim):
-                return CACHE  # another slot brought it meanwhile
+                return CACHE  # another slot fetched it meanwhile
             began = steady()
             if self._neighbours is not None:
                 known = self._neighbours.give(name, target, sha256=_digest(spec))
@@ -136,7 +136,7 @@ class CacheStaging:
 
     @contextlib.contextmanager
     def _flight(self, name: str, stopped: Callable[[], bool]) -> Iterator[None]:
-        """Be the only one on this host that brings a file."""
+        """Be the only process on this host that fetches a file."""
         assert self._cache is not None  # noqa: S101 - only asked with one
         folder = os.path.join(self._cache.settings.folder, "flights")
         number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % _LOCKS

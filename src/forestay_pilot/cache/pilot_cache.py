@@ -46,13 +46,13 @@ class PilotCache:
         self.staging = CacheStaging(self.cache, self.neighbours)
 
     def registration(self) -> dict[str, Any]:
-        """What a registration says of the cache; one that is not shared is nobody's business."""
+        """The cache's part of a registration; empty for a cache that is not shared."""
         if self.cache is None or self.neighbours is None:
             return {}
         return {"cache": {"path": self.cache.area.path, "space": self.cache.settings.space}}
 
     def start(self) -> None:
-        """Begin to look at neighbours."""
+        """Start to poll neighbours."""
         if self.neighbours is not None:
             self.neighbours.start()
 
@@ -75,7 +75,7 @@ class PilotCache:
         return bring
 
     def make_room(self, size: int) -> None:
-        """Give so many bytes of the disk back, as far as the cache has them."""
+        """Free this many bytes of disk, as far as the cache has them."""
         if self.cache is not None:
             self._carefully(lambda cache: cache.give_back(size))
 
@@ -103,11 +103,11 @@ class PilotCache:
             log.exception("unexpected error in the cache")
 
     def request(self) -> dict[str, Any] | None:
-        """What a claim request says of the cache."""
+        """The cache's report in a claim request."""
         return self._report.request() if self.cache is not None and self._wanted.is_set() else None
 
     def answered(self, answer: dict[str, Any] | None) -> None:
-        """What a claim's answer says of the report that went with its request; none when no answer came."""
+        """Process the answer to the report in a claim request; None when no answer came."""
         if answer is None:
             self._report.unanswered()
         else:

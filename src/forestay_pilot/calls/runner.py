@@ -180,7 +180,7 @@ class CallRunner:
 
     def run(self) -> None:
         sys.stdout = sys.stderr = io.TextIOWrapper(
-            self._printed,  # raw and unbuffered: what is printed is there at once
+            self._printed,  # raw and unbuffered: output is visible at once
             encoding="utf-8",
             errors="replace",
             write_through=True,
@@ -188,7 +188,7 @@ class CallRunner:
         self._answer({"ready": os.getpid()})
         for line in self._calls:
             request = json.loads(line)
-            # First said, then looked: the pilot, which does it the other way round, can be sure of what will not begin.
+            # Write first, then read: the pilot, which does the reverse, can be sure which calls will not begin.
             struct.pack_into("=q", self._turn, 0, request["number"])
             if request["number"] >= TURNS.unpack_from(self._turn)[1]:
                 self._answer({"claim": request["claim"], "skipped": True})

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("forestay_pilot")
 
 _LONG = 0.5  # what waits behind a call that takes longer is given back, for others to run
-_SEEN = 0.05  # after so long the runner has surely seen what was written for it
+_SEEN = 0.05  # after this time the runner has certainly seen what was written for it
 
 
 Deliver = Callable[["ClaimInHand", "dict[str, Any]"], None]
 
 
 def _traceback(result: object) -> str:
-    """The traceback in what a function raised: whoever looks for the cause reads logs, and never a result."""
+    """The traceback of the exception that a function raised, for the log: people search logs for the cause, not results."""
     try:
         return str(json.loads(str(result))["error"]["traceback"])
     except (ValueError, KeyError, TypeError):
@@ -114,7 +114,7 @@ class WarmCalls:
             else:
                 self._run_on(runner, todo, again, deliver, flush)
                 if runner.devices:
-                    self.close()  # its devices are for others to use until a call wants them again
+                    self.close()  # others may use its devices until a call needs them again
 
     def _ready(self, job: ClaimedJob) -> WarmRunner:
         runner = self._runner
@@ -195,7 +195,7 @@ class WarmCalls:
             self._answered(held, answer, deliver, noted=held.claim in again)
 
     def reclaim(self) -> list[ClaimInHand]:
-        """Take back what waits behind a call that turned out to be long; asked now and then by another thread."""
+        """Take back claims that wait behind a long call; called periodically by another thread."""
         with self._lock:
             runner, current, number = self._runner, self._current, self._current_number
             if runner is None or current is None or len(self._sent) + len(self._todo) < 2:

@@ -70,7 +70,7 @@ class WarmRunner:
         self.devices = list(devices)
         self.name = f"runner-{uuid.uuid4().hex}"
         self.stopping = False
-        self._gone = threading.Event()  # its end was told to the reader of answers
+        self._gone = threading.Event()  # its end was reported to the reader of answers
         self._guard = guard
         self._folder = folder
         self._waiting = WaitingPayload(external=job.external, on_done=self._on_gone)
@@ -147,7 +147,7 @@ class WarmRunner:
         self._guard.stop(self.name, why)
 
     def begun(self) -> int:
-        """The number of the call that was begun last."""
+        """The number of the last call that began."""
         number: int = TURNS.unpack_from(self._turn)[0]
         return number
 

@@ -1,1 +1,1 @@
-"""Claims: asked for, run in slots, and their completions sent."""
+"""Claims: requests them, runs them in slots, and sends their completions."""

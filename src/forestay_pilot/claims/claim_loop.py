@@ -53,7 +53,7 @@ class ClaimLoop(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Claim until told to end; nothing met on the way ends this thread."""
+        """Claim until told to end; no error ends this thread."""
         pause = 0.0
         while not self._ended.is_set():
             try:
@@ -85,7 +85,7 @@ class ClaimLoop(threading.Thread):
             if room:
                 self._ended.wait(0.2)
             return
-        # Answered before two heartbeats have passed, or what it brings is freed by then.
+        # It must be answered before two heartbeats have passed, or its claims are released by then.
         wait = min(self._wait, self._identity.status.heartbeat_every / 2)
         body = {
             "max": most,

@@ -2,7 +2,7 @@
 
 Sending an end twice is harmless (it carries its claim), losing one costs a whole run; so an end is sent again
 through any outage for as long as the pilot lives, and what is left when it dies lies in the spool for the
-next pilot. The completion of a job that ended well is never discarded, however often a server refuses it.
+next pilot. The completion of a job that succeeded is never discarded, however often a server refuses it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Pending:
         self.wait = min(longest, self.wait * 2)
 
     def good(self) -> bool:
-        """Whether the job ended well: its outputs are committed, and discarding this would run it again."""
+        """Whether the job succeeded: its outputs are committed, and discarding this would run it again."""
         return self.document.get("outcome") == "ok"
 
 
@@ -133,11 +133,11 @@ class CompletionQueue(threading.Thread):
             return len(self._pending)
 
     def behind(self) -> bool:
-        """Whether ends could not be told when they came. More is asked for when they are: it may be one of these jobs."""
+        """Whether completions could not be delivered when they arose. Until then no more claims are requested: a claim may be for one of these jobs."""
         return self._behind
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all is delivered, at most so long; true when it is."""
+        """Wait at most `seconds` until all is delivered; returns whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending, seconds)
 
@@ -149,7 +149,7 @@ class CompletionQueue(threading.Thread):
         self._link.abort()
 
     def run(self) -> None:
-        """Deliver until told to end; nothing met on the way ends this thread."""
+        """Deliver until told to end; no error ends this thread."""
         outage_wait = _FIRST_WAIT
         while True:
             batch = self._next_batch()
@@ -217,7 +217,7 @@ class CompletionQueue(threading.Thread):
         for pending in batch:
             pending.refusals += 1
             if pending.refusals > 1:
-                # Its words may be what the server cannot take; the outcome matters more.
+                # The server may be unable to accept its text; the outcome matters more.
                 known = {name: value for name, value in pending.document.items() if name not in _NEW}
                 pending.document = {**known, "log_tail": str(pending.document.get("log_tail"))[-500:]}
             if pending.refusals > _REFUSALS_BEFORE_GIVING_UP and len(batch) == 1 and not pending.good():
@@ -227,7 +227,7 @@ class CompletionQueue(threading.Thread):
                 pending.put_off()
 
     def _set_aside(self, pending: _Pending) -> None:
-        """Keep an end that no server takes where someone may look at it."""
+        """Store a completion that no server accepts in a file for inspection."""
         path = os.path.join(self._spool, _name(pending.document) + ".refused")
         with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as sink:
             json.dump(pending.document, sink)
@@ -235,7 +235,7 @@ class CompletionQueue(threading.Thread):
     def _settle(self, pending: _Pending, result: str) -> None:
         claim = str(pending.document["claim"])
         pending.spooled.settle()
-        # The claim is let go of before anyone waiting for the flush goes on.
+        # The claim is released before anyone waiting for the flush continues.
         self._on_settled(claim, result)
         with self._changed:
             self._pending.pop(_name(pending.document), None)

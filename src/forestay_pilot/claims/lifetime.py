@@ -26,7 +26,7 @@ class Lifetime:
 
     def __init__(self, left: float | None, *, margin: float, grace: float) -> None:
         self._until = None if left is None else steady() + left
-        # A payload that uses all of its grace must still be gone, and its end told, before the allocation is.
+        # A payload that uses all of its grace must be gone, and its completion sent, before the allocation ends.
         self._stop_before = min(margin, max(margin / 2, grace + _DELIVERY))
         self._margin = margin
         if left is not None and margin < grace + _DELIVERY:
@@ -42,16 +42,16 @@ class Lifetime:
         return None if left is None else max(0.0, left - self._margin)
 
     def over(self) -> bool:
-        """Whether nothing more may be begun."""
+        """Whether no further job may begin."""
         return self.usable() == 0.0
 
     def enough_for(self, wall: float | None) -> bool:
-        """Whether a job with this wall limit would not be told to end before it; one without a limit may always begin."""
+        """Whether a job with this wall limit can run to its end; one without a limit may always begin."""
         left = self.left()
         return left is None or wall is None or wall <= left - self._stop_before
 
     def must_stop(self) -> bool:
-        """Whether what runs has to be told to end."""
+        """Whether running jobs must be told to end."""
         left = self.left()
         return left is not None and left < self._stop_before
 

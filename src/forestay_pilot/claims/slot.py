@@ -60,12 +60,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("forestay_pilot")
 
 _GATHER = 0.02
-_DEVICE_WAIT = 2.0  # seconds for which a job waits for devices that were free when it was asked for
+_DEVICE_WAIT = 2.0  # seconds for which a job waits for devices that were free when it was requested
 _DEVICE_TURN = 0.05
 # Whoever ends a batch job ends everything in it, one process after the other, and the payload may be the first. So the
 # end of one that something outside killed is told only when this pilot has outlived it for so many seconds.
 _AFTERMATH = 2.0
-# Failures after which a task's client may want to see what is there.
+# Failures after which a task's client may need the existing files.
 _OF_THE_TASK = ("exit", "signal", "wall-limit")
 
 
@@ -160,7 +160,7 @@ class Slot(threading.Thread):
                 self._clear(held, end)
 
     def _clear(self, held: ClaimInHand, end: dict[str, Any]) -> None:
-        """Take the working folder away. A job's end does not wait for it; when it fails, that is told after the end."""
+        """Remove the working folder. The completion does not wait for it; a failure is reported after the completion."""
         try:
             error = self._folder.clear(held.claim)
             if error is not None:
@@ -193,7 +193,7 @@ class Slot(threading.Thread):
         def deliver(held: ClaimInHand, end: dict[str, Any]) -> None:
             ended.append((held, end))
             delivered.add(held.claim)
-            # Ends of very short calls go together; none waits for a long one.
+            # Completions of very short calls are sent together; none waits for a long one.
             if time.monotonic() - since > _GATHER:
                 flush()
 
@@ -223,7 +223,7 @@ class Slot(threading.Thread):
         flush()
 
     def _run_with_image(self, held: ClaimInHand) -> dict[str, Any]:
-        """Its end, which says in which image it ran; until then that is kept."""
+        """Run a job in its image, which is kept until then; the completion names the image."""
         try:
             end = self._run(held)
             if held.image is not None and held.image.digest:
@@ -281,7 +281,7 @@ class Slot(threading.Thread):
         return self._judge(held, outcome, folder, patterns)
 
     def _execute(self, held: ClaimInHand, payload: Payload, folder: str) -> PayloadOutcome:
-        """Run a payload with devices of its own, as many as it asks for."""
+        """Run a payload with as many devices of its own as it requests."""
         if not self._devices:
             return self._guard.run(payload, stop_why=lambda: held.stop_why)
         until = steady() + _DEVICE_WAIT
@@ -311,7 +311,7 @@ class Slot(threading.Thread):
             time.sleep(_DEVICE_TURN)
 
     def _bring(self, held: ClaimInHand, folder: str) -> dict[str, Any]:
-        """Bring the committed outputs of a task where its client wants them."""
+        """Deliver the committed outputs of a task to the places that its client named."""
         job = held.job
         try:
             sent = self._stager.bring_outputs(held, folder)
@@ -322,7 +322,7 @@ class Slot(threading.Thread):
         return {**make_completion(job, PayloadOutcome(exit_code=0), reason="ok", host=self._host), "task": sent}
 
     def _judge_task(self, held: ClaimInHand, outcome: PayloadOutcome, folder: str) -> dict[str, Any]:
-        """The end of a task: with what became of its executors, and with what it made even if one of them failed."""
+        """The completion of a task: with the results of its executors, and its outputs even if one of them failed."""
         plan, report = held.job.task, read_report(folder)
         end: dict[str, Any] = {}
         try:
@@ -338,13 +338,13 @@ class Slot(threading.Thread):
         return {**end, "task": report} if report else end
 
     def _stage(self, held: ClaimInHand, folder: str) -> None:
-        """Bring the inputs; the job starts only when all are there."""
+        """Stage the inputs; the job starts only when all are staged."""
         began = time.monotonic()
         self._stager.bring(held, folder)
         log.debug("job %s: %d inputs in %.3f s", held.job.job, len(held.job.inputs), time.monotonic() - began)
 
     def _obtain_image(self, held: ClaimInHand) -> None:
-        """Bring the image of a job that names one, if it is not on this host; how it came is told as of any input."""
+        """Pull the image of a job that names one, if it is not on this host; the transfer is reported like that of an input."""
         name = held.job.container
         if not name:
             return

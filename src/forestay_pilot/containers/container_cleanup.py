@@ -30,7 +30,7 @@ def after_container(image: StagedImage, payload: Payload, outcome: PayloadOutcom
     """Clear away what the runtime did not clear itself."""
     if image.runtime != PODMAN:
         return
-    if outcome.exit_code != 0 or outcome.stopped_for:  # one that is stopped while it starts ends well and leaves it
+    if outcome.exit_code != 0 or outcome.stopped_for:  # one that is stopped while it starts exits with 0 and leaves it
         remove_containers(image.program, [payload.claim])
     if outcome.exit_code == _RUNTIME_FAILED:
         image.forget()  # it may have been removed behind our back
@@ -44,7 +44,7 @@ def after_container(image: StagedImage, payload: Payload, outcome: PayloadOutcom
 
 
 def remove_containers(program: str, claims: Iterable[str]) -> None:
-    """Remove Podman's containers of claims whose processes are gone; what is not there is no error."""
+    """Remove Podman's containers of claims whose processes are gone; a missing container is not an error."""
     names = [container_name(claim) for claim in claims]
     if not program or not names:
         return

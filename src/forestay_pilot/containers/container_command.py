@@ -1,7 +1,7 @@
 """The command line that replaces the payload's own, for each runtime.
 
 A container sees its image read-only, the working folder under the path that it has outside, a folder of its own at ``/tmp``, the mounts that the operator allows,
-and the devices of a job that asked for GPUs. Its variables never stand on a command line, which everybody on the machine can read.
+and the devices of a job that asked for GPUs. Its variables never appear on a command line, which everybody on the machine can read.
 """
 
 from __future__ import annotations

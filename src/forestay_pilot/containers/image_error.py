@@ -28,7 +28,7 @@ class ImageError(Exception):
 
 
 def read_error(image: str, output: str) -> ImageError:
-    """The error that a tool's output tells; `RUNTIME` where it tells none that is known."""
+    """The error in a tool's output; `RUNTIME` where it has none that is known."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"(?i)error|fatal", line)] or lines
     last = telling[-1] if telling else "it said nothing"

@@ -68,6 +68,6 @@ def _registered(text: str, kind: str, name: str) -> ImageReference:
     pinned = _DIGEST.search(name)
     if not pinned:
         return ImageReference(text, kind, name)
-    # The tools take a digest or a tag, not both; the digest says it all.
+    # The tools accept a digest or a tag, not both; the digest is sufficient.
     folder, slash, last = name[: pinned.start()].rpartition("/")
     return ImageReference(text, kind, f"{folder}{slash}{last.partition(':')[0]}@{pinned[1]}", digest=pinned[1])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("forestay_pilot")
 
 FRESH = 24 * 3600.0
-"""Seconds after which a tag is looked up anew: it may stand for another image by then. A digest never is."""
+"""Seconds after which a tag is resolved again: it may refer to another image by then. A digest never is."""
 _LOOK = 0.05
 _ABOUT = "about.json"
 
@@ -59,7 +59,7 @@ class StagedImage:
             os.close(self.lock)
 
     def forget(self) -> None:
-        """What is kept of it was wrong: the next job brings it again."""
+        """Discard an image whose stored copy was wrong: the next job pulls it again."""
         if self.folder:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.folder, _ABOUT))
@@ -118,7 +118,7 @@ class ImageStore:
                 os.close(lock)
                 raise
             os.close(lock)
-            # Alone, so that of all who want it one brings it; the others find it when their turn comes.
+            # Exclusively, so that only one of all processes pulls it; the others find it when their turn comes.
             alone = _locked_at_once(folder, fcntl.LOCK_EX)
             if alone is None:
                 image = self._in_use(reference, runtime, program, folder, stopped)
@@ -142,7 +142,7 @@ class ImageStore:
     def _in_use(
         self, reference: ImageReference, runtime: str, program: str, folder: str, stopped: Callable[[], bool]
     ) -> StagedImage | None:
-        """An image that others use, however long ago its tag was asked for: who waited until they are done would wait for their jobs."""
+        """An image in use by others, however old the resolution of its tag: waiting for exclusive access would mean waiting for their jobs."""
         lock = _locked(folder, fcntl.LOCK_SH, stopped)
         image = self._known(reference, runtime, program, folder, at_any_age=True)
         if image is not None:
@@ -240,7 +240,7 @@ class ImageStore:
                 used -= size
 
     def _removed(self, folder: str) -> bool:
-        """Remove an image that nobody uses; whether it is gone."""
+        """Remove an unused image; returns whether it is gone."""
         try:
             lock = _open_lock(folder)
         except OSError:

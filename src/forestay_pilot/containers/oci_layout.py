@@ -1,6 +1,6 @@
 """Unpacks an image of an OCI layout into a folder.
 
-Layers are of strangers: nothing in them leads out of the folder, whatever links they bring, and every blob is checked against its digest.
+Layers are untrusted: nothing in them can lead out of the folder, whatever links they contain, and every blob is checked against its digest.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class ContainerRuntimes:
     images: str = ""  # the folder in which images are kept for all pilots of the host
     space: int = 50 * 1000**3  # bytes that they may take
     mounts: tuple[str, ...] = ()  # folders that every container sees: PATH, or PATH:rw
-    devices: tuple[str, ...] = _DEVICES  # where devices of jobs that ask for GPUs are
+    devices: tuple[str, ...] = _DEVICES  # the paths of devices for jobs that request GPUs
 
     @property
     def programs(self) -> dict[str, str]:
@@ -42,7 +42,7 @@ class ContainerRuntimes:
 
     @property
     def names(self) -> list[str]:
-        """What the servers are told."""
+        """The names of the runtimes as reported to the servers."""
         return list(self.programs)
 
     def choose(self, reference: ImageReference) -> tuple[str, str]:
@@ -58,14 +58,14 @@ class ContainerRuntimes:
         )
 
     def devices_for(self, gpus: int) -> list[str]:
-        """The devices that a job sees which asks for so many GPUs; which of them it may use its variables say."""
+        """The devices visible to a job that requests this many GPUs; its variables say which of them it may use."""
         if gpus <= 0:
             return []
         return sorted({path for pattern in self.devices for path in glob.glob(pattern)})
 
 
 def find_program(name: str) -> str:
-    """The program of a runtime, by its name or path; empty where there is none, or it is not wanted."""
+    """The program of a runtime, by its name or path; empty where there is none, or it is disabled."""
     return "" if name == OFF else shutil.which(name) or ""
 
 

@@ -19,10 +19,10 @@ _CALL_SECONDS = 6.0
 
 
 def announce(ring: ServerRing, token: str, facts: dict[str, Any], findings: list[FailedCheck]) -> bool:
-    """Say which checks failed; whether a server has heard it."""
+    """Report the failed checks; returns whether a server has received the report."""
     body = {
         **facts,
-        "nonce": secrets.token_hex(16),  # a repeat says nothing new
+        "nonce": secrets.token_hex(16),  # the same in every repeat
         "findings": [{"check": finding.check, "words": finding.words} for finding in findings],
     }
     link = ServerLink(ring)

@@ -44,7 +44,7 @@ class _Stream:
         self.session = 0
         self.pilot = ""
         self._connection = connection
-        self._socket = connection.sock  # http.client forgets it when the answer says "close"
+        self._socket = connection.sock  # http.client drops it when the response says "close"
         self._response: http.client.HTTPResponse | None = None
 
     def ask(self, path: str, token: str) -> None:
@@ -131,7 +131,7 @@ class ServerChannel(threading.Thread):
             self._current.close()
 
     def end(self) -> None:
-        """Close the channel; only for a pilot that has said goodbye, or is about to."""
+        """Close the channel; only for a pilot that has said good-bye, or is about to."""
         self._ended.set()
         if self._current is not None:
             self._current.close()
@@ -165,7 +165,7 @@ class ServerChannel(threading.Thread):
         return None
 
     def _try(self, server: ServerAddress) -> _Stream | None:
-        """Open a channel at one server and wait until it says that the session is stored."""
+        """Open a channel at one server and wait until the server confirms that the session is stored."""
         self._tried += 1
         token, pilot = self._identity.bearer(), self._identity.pilot
         stream = None

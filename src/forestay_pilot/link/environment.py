@@ -1,6 +1,6 @@
 """The checks before a pilot registers: a machine that cannot run jobs must not get any.
 
-Each check gives the words of what is wrong, or nothing. All are made, so that an operator sees everything that is wrong at once. A
+Each check returns a text of the problem, or nothing. All are made, so that an operator sees all problems at once. A
 site adds its own as programs (``--check``), which say what is wrong by a bad exit code and their last words.
 """
 
@@ -41,7 +41,7 @@ class PilotEnvironment:
     ring: ServerRing
     work: str
     outputs: str
-    memory: int | None = None  # what it was told to offer; nothing: what there is
+    memory: int | None = None  # the configured memory; None: all of it
     space: int = 64 << 20  # bytes that must be free in the work folder
     needs: list[str] = field(default_factory=list)  # programs that jobs of this site count on
     scripts: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class FailedCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing to look at."""
+    """One check of the environment."""
 
     name: str
     look: Callable[[PilotEnvironment], str]  # what is wrong; empty when nothing is
@@ -103,7 +103,7 @@ def _work_space(place: PilotEnvironment) -> str:
     try:
         room = os.statvfs(place.work)
     except OSError:
-        return ""  # said by another check
+        return ""  # reported by another check
     free = room.f_bavail * room.f_frsize
     if free < place.space:
         return f"{free >> 20} MiB are free in {place.work}, {place.space >> 20} are required"
@@ -117,7 +117,7 @@ def _outputs(place: PilotEnvironment) -> str:
 
 
 def _scratch(_place: PilotEnvironment) -> str:
-    """Programs of all kinds write there without being told."""
+    """Check the temporary folder, to which many programs write by default."""
     try:
         return _not_writable(tempfile.gettempdir())
     except FileNotFoundError as error:
@@ -168,7 +168,7 @@ def _scripts(place: PilotEnvironment) -> str:
 
 
 def _run_script(path: str, place: PilotEnvironment) -> str:
-    """What a site's own check says; it sees neither the pilot's variables nor its open files."""
+    """Run a site's own check; it sees neither the pilot's variables nor its open files."""
     with tempfile.TemporaryFile() as random:
         try:
             process = OWN_SESSIONS.start(
@@ -214,7 +214,7 @@ def _server(place: PilotEnvironment) -> str:
 
 
 def _clock_apart(ring: ServerRing, server: ServerAddress) -> float:
-    """Seconds that this machine's clock is ahead of a server's, as far as an answer's date tells."""
+    """Seconds by which this machine's clock is ahead of a server's, according to the date of a response."""
     connection = ring.connect(server, 5.0)
     try:
         connection.request("GET", f"{server.prefix}/v1/status", headers={"Accept": "application/json"})

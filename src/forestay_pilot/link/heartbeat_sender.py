@@ -50,7 +50,7 @@ class HeartbeatSender(threading.Thread):
         self._counter = 0
 
     def run(self) -> None:
-        """Heartbeat until told to end; nothing that a heartbeat meets ends this thread."""
+        """Send heartbeats until told to end; no error ends this thread."""
         while not self._ended.is_set():
             first_sent = steady()
             try:

@@ -1,4 +1,4 @@
-"""The claims that this pilot holds: from the response that brought one until its completion is settled.
+"""The claims that this pilot holds: from the response with the claim until its completion is settled.
 
 Heartbeats name exactly these. A claim whose answer was lost is never in here, so it is not named, and the
 servers free it.
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 QUANTITIES = ("cpus", "memory", "disk", "gpus")
 UNNAMED = 2
-"""After so many heartbeats without its name a claim is free again: `forestay.domain.pilots.orphans.forgotten`."""
+"""The number of heartbeats without its name after which a claim is released: `forestay.domain.pilots.orphans.forgotten`."""
 
 # A call of a function that takes less is short, and the next may be held ready; after one that takes more, none is.
 _SHORT = 0.05
 _LONG = 0.25
 _EARLY = 1000  # cancels kept for claims that are still on their way here
-_STUCK = 0.5  # what is held ready behind calls that take so long is given back, for others to run
+_STUCK = 0.5  # claims queued behind calls that take this long are returned, for others to run
 
 
 class SentRequest(NamedTuple):
-    """When a request for work was sent: nothing that it brings can have been claimed earlier."""
+    """When a request for work was sent: no claim in its response can be older."""
 
     sent: float
     heartbeats: int  # acknowledged by then
@@ -42,9 +42,9 @@ class ClaimInHand:
     def __init__(self, job: ClaimedJob, since: float) -> None:
         self.job = job
         self.since = since  # it was claimed then or later
-        self.stop_why = ""  # set before the guard is asked, so that a stop cannot fall between two steps
+        self.stop_why = ""  # set before the guard is called, so that no stop is lost between two steps
         self.running = False
-        self.begun = False  # whether the guard was asked to start it
+        self.begun = False  # whether the guard was told to start it
         self.finished = threading.Event()
         self.log_path = ""
         self.has_folder = not job.warm  # calls of functions mostly need none
@@ -60,7 +60,7 @@ class ClaimInHand:
 
 
 def wants(job: ClaimedJob, quantity: str) -> int:
-    """How much of a resource a job asks for; nothing when it does not say."""
+    """How much of a resource a job requests; 0 when it does not say."""
     amount = job.resources.get(quantity)
     return math.ceil(amount) if isinstance(amount, (int, float)) else 0
 
@@ -133,7 +133,7 @@ class HeldClaims:
             return list(self._held)
 
     def acknowledged(self) -> None:
-        """The servers have stored the heartbeat for which names were asked last."""
+        """Note that the servers have stored the last heartbeat with names."""
         with self._lock:
             self._acknowledged = self._heartbeats
 
@@ -143,7 +143,7 @@ class HeldClaims:
             return self._held.get(claim)
 
     def to_cancel(self, claim: str) -> ClaimInHand | None:
-        """One held claim. An order may overtake the answer that brings its claim: then it is kept until the claim is here."""
+        """One held claim. An order may overtake the response with its claim: then it is kept until the claim arrives."""
         with self._lock:
             if claim not in self._held:
                 self._cancelled_early.append(claim)
@@ -253,7 +253,7 @@ class HeldClaims:
             return list(self._running)
 
     def wait_for_room(self, timeout: float) -> int:
-        """How many more claims to ask for; waits while there is no room.
+        """Wait until there is room, and return how many more claims to request.
 
         A pilot with one job a slot asks as soon as a slot is free. With batches it asks when half a batch
         has room, so that very short jobs do not cost a request each.
@@ -281,7 +281,7 @@ class HeldClaims:
         return self._less_devices(free, waiting)
 
     def _less_devices(self, free: dict[str, int], waiting: list[ClaimedJob]) -> dict[str, int]:
-        """No more devices than are nobody's, less what the jobs here wait for."""
+        """The free resources, with no more devices than are unused, minus those that jobs here wait for."""
         if self._devices is None:
             return free
         left = max(0, self._devices.free() - sum(wants(job, "gpus") for job in waiting))

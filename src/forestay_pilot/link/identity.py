@@ -1,8 +1,8 @@
 """The pilot's identity towards the servers: its name, its short-lived token, its lease.
 
 The token lives in memory only. When it has run out, even by hours, it is still good for asking for the next
-one. When the servers no longer know the pilot at all, it enrols again and goes on under the new name; one that
-came by a secret that is good once cannot, and ends.
+one. When the servers no longer know the pilot at all, it enrols again and continues under the new name; one that
+enrolled with a single-use secret cannot, and ends.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class PilotIdentity:
         return link.call(method, path, body, token=token, timeout=timeout, everywhere=everywhere)
 
     def recover(self, token: str, refusal: RefusedError) -> None:
-        """Get a token that is accepted again; raises LinkError when there is none to be had."""
+        """Get a token that is accepted again; raises LinkError when there is none."""
         self._recover(token, refusal)
 
     def _recover(self, token: str, refusal: RefusedError) -> None:

@@ -28,7 +28,7 @@ class PilotLease:
         return steady() < self._until
 
     def unbroken(self, since: float) -> bool:
-        """Whether it is good, and has been since then."""
+        """Whether the lease is valid, and has been since then."""
         with self._changed:
             return self.good() and since >= self._unbroken_since
 
@@ -42,9 +42,9 @@ class PilotLease:
         self._on_change(until)
 
     def wait_good(self, since: float, give_up: Callable[[], bool]) -> bool:
-        """Wait until the lease is good; false when given up, and for what is held since before it was last lost.
+        """Wait until the lease is valid; False when given up, and for claims held since before it was last lost.
 
-        What was claimed but not begun when the lease passed may be someone else's by now, and may have ended there: no
+        A job that was claimed but not begun when the lease lapsed may be someone else's by now, and may have ended there: no
         later heartbeat makes that claim good again.
         """
         with self._changed:

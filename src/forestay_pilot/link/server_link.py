@@ -1,6 +1,6 @@
 """Calls to the servers: several addresses, failover, time limits, and errors that say whether to retry.
 
-Each thread that calls has a link of its own, so that a heartbeat never waits behind a claim or an end.
+Each thread that calls has a link of its own, so that a heartbeat never waits behind a claim or a completion.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class ServerLink:
         timeout: float,
         everywhere: bool = True,
     ) -> dict[str, Any]:
-        """Call until one server answers, each asked once; with ``everywhere`` false only the first.
+        """Call until one server answers, each tried once; with ``everywhere`` False only the first.
 
         Raises RefusedError at once, else the last server's error.
         """
@@ -220,7 +220,7 @@ class ServerLink:
             try:
                 return self._exchange(method, server.prefix + path, content, headers, timeout)
             except (http.client.RemoteDisconnected, ConnectionError):
-                # The server may have closed a kept connection while it lay idle: ask once more on a new one.
+                # The server may have closed an idle connection: try once more on a new one.
                 if not kept or self._aborted:
                     raise
                 self.close()

@@ -18,7 +18,7 @@ def group_files(new: str, old: str, *, proc: str = _PROC, root: str = ROOT) -> l
         while at.startswith(top):
             places.append(f"{at}/{name}")
             at = os.path.dirname(at)
-        # Inside a container the group's own path is not there, and its root is what we are in.
+        # Inside a container the group's own path does not exist, and the mounted root is our group.
         places.append(f"{top}/{name}")
     return [place for place in dict.fromkeys(places) if os.access(place, os.R_OK)]
 

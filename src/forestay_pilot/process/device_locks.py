@@ -32,7 +32,7 @@ class DeviceHeldError(OSError):
 
 
 def lock_device(device: str) -> int | None:
-    """The descriptor that holds a device; none while somebody else has it."""
+    """The descriptor that locks a device; None while another process holds it."""
     name = device.encode()
     if len(name) > _LONGEST:
         name = hashlib.sha256(name).hexdigest().encode()
@@ -71,7 +71,7 @@ def unlock(descriptors: Iterable[int]) -> None:
 
 
 def is_held(device: str) -> bool:
-    """Whether somebody has a device now."""
+    """Whether any process holds a device now."""
     descriptor = lock_device(device)
     if descriptor is None:
         return True

@@ -40,10 +40,10 @@ class Device(NamedTuple):
     name: str
     vendor: str = STAND_IN
     model: str = ""
-    memory: int = 0  # bytes; 0 when nobody says
+    memory: int = 0  # bytes; 0 when unknown
 
     def to_dict(self) -> dict[str, Any]:
-        """As the servers are told."""
+        """The form that is sent to the servers."""
         return {"name": self.name, "vendor": self.vendor, "model": self.model, "memory": self.memory}
 
 
@@ -77,7 +77,7 @@ def named_devices(texts: Iterable[str]) -> list[Device]:
 
 
 def _program(words: list[str]) -> str:
-    """What a program prints; nothing when it is not there or fails."""
+    """The output of a program; empty when it does not exist or fails."""
     path = shutil.which(words[0])
     if path is None:
         return ""
@@ -100,7 +100,7 @@ def found_devices(
 
 
 def _given(known: Mapping[str, str], vendor: str) -> list[str] | None:
-    """What the batch system gave to this pilot of a vendor's devices; None where it says nothing."""
+    """The devices of a vendor that the batch system assigned to this pilot; None where it does not say."""
     for name in _GIVEN[vendor]:
         if name in known:
             return [word.strip() for word in known[name].split(",") if word.strip() not in ("", "-1", "NoDevFiles")]
@@ -175,14 +175,14 @@ class HostDevices:
         return len(self.devices)
 
     def free(self) -> int:
-        """How many are nobody's now: neither of this pilot's jobs, nor of a neighbour's, nor of what an earlier pilot left running."""
+        """The number of unused devices: held neither by this pilot's jobs, nor by a neighbour's, nor by processes that an earlier pilot left running."""
         if not self.devices:
             return 0
         with self._lock:
             return len(self._free())
 
     def take(self, count: int) -> list[Device] | None:
-        """So many devices that are free; none where there are not so many."""
+        """Lock this many free devices; None where there are not enough."""
         with self._lock:
             free = self._free() if count else []
             if len(free) < count:

@@ -6,7 +6,7 @@ means what it says. It sees the pilot's death as the end of a socket and kills e
 descendants at once. And when the pilot is stopped or starved it still keeps wall limits and the leases of
 payloads with external effects.
 
-Requests come as lines of JSON: ``start``, ``stop``, ``lease``, and ``limit``, which sets the wall limit of a payload anew. Answers go the same way: ``ready``, ``started``, ``end``.
+Requests come as lines of JSON: ``start``, ``stop``, ``lease``, and ``limit``, which changes the wall limit of a payload. Answers go the same way: ``ready``, ``started``, ``end``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
 _NAP = 1.0
 _SIGKILLED = 128 + signal.SIGKILL
-_LINGER = 5.0  # how long an end waits for killed members of its group to be gone
+_LINGER = 5.0  # how long a completion waits for killed members of its group to be gone
 
 
 def _send_signal(run: GuardedPayload, number: int) -> None:
@@ -73,8 +73,8 @@ class Guard:
         self._link = link
         self._inbox = b""
         self._outbox = bytearray()
-        self._runs: dict[int, GuardedPayload] = {}  # by process id, until the end is told
-        self._undying: set[int] = set()  # strays that no signal ended, and whose end was told with them
+        self._runs: dict[int, GuardedPayload] = {}  # by process id, until the end is reported
+        self._undying: set[int] = set()  # strays that no signal ended, reported with their payload's end
         self._lease_until: float | None = None
         self._selector = selectors.DefaultSelector()
         self._alive = True
@@ -276,13 +276,13 @@ class Guard:
         self._tell(run.end)
 
     def _sweep(self) -> set[int]:
-        """Kill processes that left their payload's session and outlived it; says which of them are not gone yet.
+        """Kill processes that left their payload's session and outlived it; returns those that are not gone yet.
 
         A payload that lives adopts its orphans itself, so every other child of the guard is of one that is over.
         """
         strays = self._strays()
         if any(run.end is not None and steady() < run.settle_until for run in self._runs.values()):
-            return strays  # whose they are cannot be told; they are ended a little later
+            return strays  # their payload is unknown; they are ended a little later
         for pid in strays:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -320,7 +320,7 @@ class Guard:
         times = [at for run in self._runs.values() for at in self._deadlines(run)]
         if not times:
             return None
-        # A wait stands still while the host sleeps, and a deadline does not: nothing is waited for longer than this.
+        # A wait stops while the host sleeps, but a deadline does not: no wait is longer than this.
         return min(_NAP, max(0.0, min(times) - steady()))
 
     def _keep_deadlines(self) -> None:

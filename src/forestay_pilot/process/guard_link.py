@@ -88,7 +88,7 @@ class GuardLink:
         return waiting.outcome or PayloadOutcome(start_error="the guard returned no result")
 
     def start(self, payload: Payload, waiting: WaitingPayload) -> bool:
-        """Hand a payload to the guard; false when there is none to be had."""
+        """Pass a payload to the guard; False when no guard can be started."""
         for _ in range(_TURNS):
             if self._begin(payload, waiting):
                 return True
@@ -99,7 +99,7 @@ class GuardLink:
         return False
 
     def _begin(self, payload: Payload, waiting: WaitingPayload) -> bool:
-        """Hand a payload to the guard; false when there is none just now, and then it has surely not begun."""
+        """Pass a payload to the guard; False when there is none now, and then the payload has certainly not begun."""
         with self._lock:
             try:
                 if self._socket is None and not self._closing:
@@ -122,7 +122,7 @@ class GuardLink:
             self._send({"do": "stop", "claim": claim, "why": why})
 
     def limit(self, claim: str, wall: float | None) -> None:
-        """Set the wall limit of a payload anew, from now on."""
+        """Change the wall limit of a payload, from now on."""
         with self._lock, contextlib.suppress(OSError):
             self._send({"do": "limit", "claim": claim, "wall": wall})
 

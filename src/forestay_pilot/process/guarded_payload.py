@@ -13,9 +13,9 @@ from forestay_pilot.process.kernel_kills import oom_kills
 from forestay_pilot.process.payload_cgroup import PayloadCgroup
 
 DEVICE_HELD = "device-held"
-"""Why a payload did not begin whose device somebody else has."""
+"""The reason why a payload did not begin: another process holds its device."""
 TAIL_BYTES = 8 * 1024
-FAILURE_TAIL_BYTES = 16 * 1024  # of a payload that failed: why it did may stand a long trace before the end
+FAILURE_TAIL_BYTES = 16 * 1024  # of a failed payload: the cause may be a long trace before the end
 
 
 class GuardedPayload:

@@ -12,7 +12,7 @@ from forestay_pilot.process.control_group import group_files
 
 
 def oom_kills() -> int | None:
-    """The count so far; nothing where the kernel does not tell it."""
+    """The count so far; None where the kernel does not provide it."""
     path = _counter()
     return None if path is None else kills_in(path)
 

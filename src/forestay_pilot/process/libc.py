@@ -57,6 +57,6 @@ def adopts_orphans() -> bool:
 
 
 def begin_write_out(descriptor: int, at: int, count: int) -> None:
-    """Ask the kernel to begin writing a part of a file to disk, without waiting for it; where that cannot be asked, nothing happens."""
+    """Ask the kernel to begin writing a part of a file to disk, without waiting for it; does nothing where that is not supported."""
     if _sync_file_range is not None:
         _sync_file_range(descriptor, at, count, _WRITE_OUT)

@@ -1,4 +1,4 @@
-"""What a claim wants to run, and how it ended.
+"""The process that a claim requests, and its outcome.
 
 A payload's environment is built from nothing: the specification's own variables, ``PATH`` and ``HOME``, and
 the ``FORESTAY_`` ones. Nothing of the pilot's environment passes, so its token cannot.
@@ -55,7 +55,7 @@ class ClaimedJob:
     outputs: list[Any]
     external: bool
     inputs: list[dict[str, Any]] = field(default_factory=list)
-    sequential: bool = False  # whether inputs are brought one after the other
+    sequential: bool = False  # whether inputs are staged one after the other
     owner: str = ""
     outputs_to: dict[str, Any] = field(
         default_factory=dict
@@ -63,9 +63,7 @@ class ClaimedJob:
     warm: bool = False  # a call of a function, for a runner that is kept
     free: int = 0  # bytes of the disk that are made free first: there was no room the last time
     container: str = ""  # the image that its command runs in; empty for none
-    task: dict[str, Any] = field(
-        default_factory=dict
-    )  # of a task: its executors, or the outputs that are to be brought
+    task: dict[str, Any] = field(default_factory=dict)  # of a task: its executors, or the outputs to deliver
 
     @property
     def fence(self) -> str:
@@ -74,13 +72,13 @@ class ClaimedJob:
 
     @property
     def memory(self) -> int:
-        """The bytes of memory that it asked for; 0 when it did not say."""
+        """The requested bytes of memory; 0 when not given."""
         amount = self.resources.get("memory")
         return math.ceil(amount) if isinstance(amount, (int, float)) and amount > 0 else 0
 
     @property
     def gpus(self) -> int:
-        """The accelerators that it asked for."""
+        """The number of requested accelerators."""
         amount = self.resources.get("gpus")
         return math.ceil(amount) if isinstance(amount, (int, float)) and amount > 0 else 0
 
@@ -150,7 +148,7 @@ class Payload:
     group: str = ""  # the control group to make for it; none unless named
     memory: int = 0  # the bytes that it is kept to in its group; no limit when 0
     devices: list[str] = field(default_factory=list)  # names of what it holds while anything of it lives
-    program: str = ""  # where its program was found; empty when only its own search can tell
+    program: str = ""  # the path of its program; empty when only its own search can find it
     watched: bool = False  # its first process only watches the others: a stop's SIGTERM is for those below it
     settle: float = 0.0  # seconds that what it leaves may take to clear up after it, before it is killed
     measured: bool = True  # whether what it uses is that of its first process and those below it
@@ -170,7 +168,7 @@ class PayloadOutcome:
     disk_left: int | None = None  # where it ran, when it failed
     log_tail: str = ""
     log_bytes: int = 0
-    stopped_for: str = ""  # why the pilot stopped it; empty when it ended by itself
+    stopped_for: str = ""  # why the pilot stopped it; empty when it ended on its own
     start_error: str = ""
     start_symbol: str = ""  # the same as the system calls it
     start_part: str = ""  # what was at failure: the working folder or the program
@@ -241,7 +239,7 @@ def make_payload(
     bound: Mapping[str, str] = MappingProxyType({}),
     devices: Sequence[str] = (),
 ) -> Payload:
-    """The process that a claim asks for, in its image if it has one, with the variables that bind it to its devices; raises BadClaimError when there is none."""
+    """The process that a claim requests, in its image if it has one, with the variables that bind it to its devices; raises BadClaimError when there is none."""
     if not job.command or not all(isinstance(word, str) for word in job.command):
         raise BadClaimError("the command is not a list of words")
     argv = [fill_in(word, job) for word in job.command]
@@ -275,7 +273,7 @@ def make_payload(
         program=_program(argv[0], environment),
         watched=image is not None and image.runtime == BUBBLEWRAP,
         settle=_PODMAN_SETTLES if image is not None and image.runtime == PODMAN else 0.0,
-        # Podman's containers are no children of its command: only a control group of their own tells what they use.
+        # Podman's containers are not children of its command: only a control group of their own shows their usage.
         measured=image is None or image.runtime != PODMAN or bool(group),
     )
 

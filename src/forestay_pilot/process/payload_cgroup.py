@@ -27,7 +27,7 @@ class PayloadCgroup:
         self._new = os.path.exists(f"{folder}/cgroup.events")
 
     def limit(self, memory: int) -> None:
-        """Keep what is in it to so many bytes; nothing when 0."""
+        """Limit the memory of the group to this many bytes; no limit when 0."""
         if memory > 0:
             _write(f"{self._folder}/{'memory.max' if self._new else 'memory.limit_in_bytes'}", str(memory))
         if self._new:
@@ -41,7 +41,7 @@ class PayloadCgroup:
         _write(f"{self._folder}/cgroup.procs", "0")
 
     def peak(self) -> int | None:
-        """The most bytes that were in use at once; nothing where the kernel does not tell."""
+        """The peak memory in bytes; None where the kernel does not provide it."""
         name = "memory.peak" if self._new else "memory.max_usage_in_bytes"
         try:
             with open(f"{self._folder}/{name}", encoding="ascii") as source:

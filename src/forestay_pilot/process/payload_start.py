@@ -61,7 +61,7 @@ def become_payload(
 
 
 def no_signals_ignored() -> None:
-    """Python ignores two signals, and a payload would inherit that; what is handled begins anew in every program."""
+    """Reset ignored signals: Python ignores two, and a payload would inherit that; handlers are reset in every new program anyway."""
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, _pass_over)
 

@@ -23,7 +23,7 @@ STOPPED = {
     "wall-limit": "wall-limit",
     TOLD_TO_STOP: "pilot-stopped",
     TIME_OVER: "pilot-stopped",
-    # No server was heard for as long as the lease: nothing that the job could help.
+    # No server answered for as long as the lease: the job is not the cause.
     LEASE_LOST: "pilot-stopped",
     NO_GUARD: "not-started",
     DEVICE_HELD: "not-started",
@@ -41,7 +41,7 @@ STAGING_OUT = "staging-out"
 
 
 def killed_from_outside(outcome: PayloadOutcome) -> bool:
-    """Whether somebody else ended a process: not the pilot, and not the kernel for want of memory."""
+    """Whether a process was ended from outside: neither by the pilot, nor by the kernel for lack of memory."""
     number = outcome.signal
     if number is None and outcome.exit_code is not None:
         number = outcome.exit_code - 128  # what a shell answers whose child was killed first
@@ -54,7 +54,7 @@ def symbol(error: OSError) -> str:
 
 
 def unbegun(why: str) -> str:
-    """The reason of an end of a job that was stopped before it began."""
+    """The reason in the completion of a job that was stopped before it began."""
     return "cancelled" if why == "cancelled" else "not-started"
 
 
@@ -71,7 +71,7 @@ def make_completion(
     error: str = "",
     file: str = "",
 ) -> dict[str, Any]:
-    """The end of a claim as the servers want it; ``ok`` only for reason ``ok``.
+    """The completion of a claim in the form that the servers expect; ``ok`` only for reason ``ok``.
 
     Of a failure it says how far the attempt was, the system's own word for what went wrong, and with which file.
     """
@@ -108,5 +108,5 @@ def make_completion(
 
 
 def with_cleanup(end: dict[str, Any], error: OSError) -> dict[str, Any]:
-    """The same end once more, with what went wrong when its working folder was to be cleared. Its outcome stands."""
+    """The same completion again, with the error from removing its working folder. Its outcome does not change."""
     return {**end, "cleanup": {"error": symbol(error), "words": str(error)[:1000]}}

@@ -1,1 +1,1 @@
-"""Files brought in and taken out."""
+"""Stage-in and stage-out of files."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FetchBy = Callable[[FileLocation, PartialFile, TransferContext], None]
-"""Adds to a draft what it lacks of a file. Raises StagingError, and StoppedError when nobody wants it any more."""
+"""Completes a partial file. Raises StagingError, and StoppedError when the file is no longer needed."""
 
 FETCH: dict[str, FetchBy] = {
     "file": file_transport.fetch,
@@ -27,7 +27,7 @@ FETCH: dict[str, FetchBy] = {
 
 _FIRST_WAIT = 0.2
 _MOST = 10  # times the tries, for a transfer that gets on each time before it breaks
-# Of several places that failed each in its way, the way that says most about what can be done: trying again comes first.
+# If several places failed differently, the most helpful error counts: a retryable one comes first.
 _WEIGHT = ("transfer", "data-corrupt", "data-missing", "policy")
 
 
@@ -41,7 +41,7 @@ def bring(
 ) -> TransferredFile:
     """Bring a file to a path, from the first place that gives it whole and as it should be.
 
-    Raises StagingError with what every place said; it stops at the first when this disk is full.
+    Raises StagingError with the errors of all places; it stops at the first when this disk is full.
     """
     began = time.monotonic()
     partial_file = PartialFile(target + ".staging", size=size, sha256=sha256)
@@ -129,7 +129,7 @@ def _verdict(errors: list[tuple[FileLocation, StagingError]], *, several: bool) 
         return StagingError("data-missing", "no source for it is known")
     last = _last_of_each(errors)
     by_weight = {reason: weight for weight, reason in enumerate(_WEIGHT)}
-    # A full disk was the last thing that happened, and says it alone.
+    # A full disk was the last error, and is reported alone.
     place, error = (
         last[-1] if last[-1][1].reason == "disk" else min(last, key=lambda attempt: by_weight.get(attempt[1].reason, 0))
     )
@@ -152,5 +152,5 @@ def _failures(errors: list[tuple[FileLocation, StagingError]]) -> tuple[str, ...
 
 
 def said(words: str) -> str:
-    """Words as an end may carry them."""
+    """Text in the form that a completion may contain."""
     return "".join(letter if letter.isprintable() else " " for letter in words)[:300]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from forestay_pilot.containers.image_error import ImageError
 
 NO_CONTAINER = "no-container"
-"""The error of a claim that wants a container where none can be run."""
+"""The error of a claim that needs a container where none can be run."""
 BAD_CLAIM = "bad-claim"
 """The error of a claim that cannot be run as it is written."""
 

@@ -33,7 +33,7 @@ def port_of(parts: SplitResult, usual: int) -> int:
 
 
 class StorageCall:
-    """One request to a web server, over a connection of its own, under the name that was asked for."""
+    """One request to a web server, over a connection of its own, under the requested host name."""
 
     def __init__(self, place: FileLocation, transfer: TransferContext) -> None:
         parts = urlsplit(place.at)
@@ -67,4 +67,4 @@ class StorageCall:
             self._answer.close()
         self.connection.close()
         with contextlib.suppress(OSError):
-            self._wire.close()  # http.client forgets it when the answer says "close"
+            self._wire.close()  # http.client drops it when the response says "close"

@@ -33,7 +33,7 @@ _COPIERS = 16  # a disk makes many files durable in about the time that it needs
 
 
 class OutputMissingError(Exception):
-    """A declared output is not there."""
+    """A declared output does not exist."""
 
     def __init__(self, words: str, *, pattern: str = "") -> None:
         super().__init__(words)
@@ -41,7 +41,7 @@ class OutputMissingError(Exception):
 
 
 class OutputFailedError(Exception):
-    """The outputs are there but could not be committed."""
+    """The outputs exist but could not be committed."""
 
     def __init__(self, words: str, *, error: str = "", file: str = "") -> None:
         super().__init__(words)
@@ -121,7 +121,7 @@ def commit_outputs(job: ClaimedJob, folder: str, patterns: list[str], outputs: s
     gone. What was copied by then is taken away again as far as possible.
     """
     if not os.path.isdir(folder):
-        # The payload may have made its outputs; whoever took the folder away has taken them along.
+        # The payload may have created its outputs; they were removed together with the folder.
         raise OutputFailedError("the working folder is gone", error=FOLDER_GONE)
     found_outputs = find_outputs(folder, patterns)
     place = attempt_path(job, outputs)
@@ -186,12 +186,12 @@ def _copy_all(files: list[tuple[str, str, str]]) -> list[tuple[str, int, str]]:
         found = copiers.map(lambda file: _copy(file[1], file[2]), files)
         return [(name, *copied) for (name, _, _), copied in zip(files, found)]
     finally:
-        # The first that fails ends the others, and nothing is written any more when the folder is taken away.
+        # The first failure ends the others, so that nothing is written any more when the folder is removed.
         copiers.shutdown(cancel_futures=True)
 
 
 def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]]) -> tuple[bytes, OutputManifest]:
-    """The manifest as it is written, and what the end says of it."""
+    """The manifest as written, and its entry in the completion."""
     document = {
         "job": job.job,
         "generation": job.generation,
@@ -250,7 +250,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def as_document(manifest: OutputManifest) -> dict[str, object]:
-    """The manifest as an end names it."""
+    """The manifest's entry in a completion."""
     document = asdict(manifest)
-    del document["listing"]  # whoever wants it reads the file
+    del document["listing"]  # consumers read it from the file
     return document

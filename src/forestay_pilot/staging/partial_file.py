@@ -1,6 +1,6 @@
 """A file during its transfer: what has arrived is on disk, and its digest is computed meanwhile.
 
-A draft that broke off keeps what it has, so that the next try may go on from there; also the next process, which then hashes what it finds.
+An interrupted partial file is kept, so that the next attempt can resume it; also the next process, which then hashes the existing part.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class PartialFile:
         self.path = path
         self.wanted_size = size
         self.wanted_sha256 = sha256
-        self.mark = ""  # what its server calls this very version of the file
-        self.announced: int | None = None  # how large its server says it is
+        self.mark = ""  # the server's identifier of this version of the file
+        self.announced: int | None = None  # its size according to the server
         self.mixed = False  # whether it was made in more than one go
         self.size = 0
         self._digest = hashlib.sha256()
@@ -38,7 +38,7 @@ class PartialFile:
 
     @property
     def resumable(self) -> bool:
-        """Whether going on with what is there cannot end in a wrong file unseen."""
+        """Whether the transfer can be resumed without the risk of an undetected wrong file."""
         return self.size > 0 and bool(self.wanted_sha256 or self.mark)
 
     def restart(self) -> None:
@@ -47,7 +47,7 @@ class PartialFile:
         self._digest = hashlib.sha256()
 
     def adopt(self, transfer: TransferContext) -> None:
-        """Go on from what an earlier process left here; only if the digest is known, which then tells whether it was good."""
+        """Resume from an earlier process's partial file; only if the digest is known, which then proves the result."""
         if self.wanted_sha256 is None or self.size:
             return
         with contextlib.suppress(OSError), open(self.path, "rb", buffering=0) as left:
@@ -94,7 +94,7 @@ class PartialFile:
                 self.size += count
 
     def check(self) -> None:
-        """See that it is what was asked for; raises StagingError."""
+        """Check the file against the requested size and digest; raises StagingError."""
         if self.wanted_size is not None and self.size != self.wanted_size:
             raise StagingError("data-corrupt", f"it has {self.size} bytes, {self.wanted_size} were expected")
         if self.wanted_sha256 is not None and self.sha256 != self.wanted_sha256:

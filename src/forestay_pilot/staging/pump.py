@@ -14,7 +14,7 @@ from typing import Callable
 from forestay_pilot.process import libc
 
 Fill = Callable[[memoryview], int]
-"""Puts the next bytes into a buffer and says how many; 0 at the end."""
+"""Puts the next bytes into a buffer and returns their number; 0 at the end."""
 
 _BUFFERS = 4
 _FLUSH = 1 << 23
@@ -38,7 +38,7 @@ def pump(
     at: int = 0,
     moved: Callable[[int], None],
 ) -> None:
-    """Write all that a source gives to a descriptor, and hash it; ``moved`` hears of every piece that is written, before the next is read.
+    """Write all data of a source to a descriptor, and hash them; ``moved`` is called for every written piece, before the next is read.
 
     Whatever ends it, what was told as moved is hashed when it returns. Raises SinkError, and what ``fill`` and ``moved`` raise.
     """
@@ -85,7 +85,7 @@ class _Hashing:
         """Hash the first bytes of a buffer, then make it free."""
         if self._thread is None:
             if self._first is None:
-                self._first = (buffer, count)  # if it is the only one, nobody waits for a thread
+                self._first = (buffer, count)  # if it is the only one, no thread is needed
                 return
             self._full.put(self._first)
             self._thread = threading.Thread(target=self._run, name="hashing", daemon=True)
@@ -109,7 +109,7 @@ class _Hashing:
 
 
 class _Flushing:
-    """Has a large file written out while it comes. Nobody waits for it, and it may fail: whoever needs the file on disk syncs it."""
+    """Writes a large file to disk while it arrives. Nothing waits for it, and it may fail: callers that need the file on disk sync it."""
 
     def __init__(self, sink: int, at: int) -> None:
         self._sink = sink
@@ -144,5 +144,5 @@ class _Flushing:
             os.close(own)
 
     def __exit__(self, *_: object) -> None:
-        self._over = True  # what was not begun by now is left to the kernel
+        self._over = True  # parts not begun by now are left to the kernel
         self._ranges.put(None)

@@ -1,6 +1,6 @@
 """Files of XRootD servers, transferred by ``xrdcp``, which sites with such servers have on their hosts.
 
-It writes into the draft while this process hashes what is there already.
+It writes the partial file while this process hashes the existing part.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferCont
         _see_whole(place, partial_file, transfer)
         partial_file.follow(os.stat(partial_file.path).st_size, transfer)
         if partial_file.wanted_sha256 and partial_file.sha256 != partial_file.wanted_sha256 and not partial_file.mixed:
-            # It was read while it was written; what counts is what is there now.
+            # It was read while it was written; the present content counts.
             size, mark = os.stat(partial_file.path).st_size, partial_file.mark
             partial_file.restart()
             partial_file.mark = mark
@@ -59,7 +59,7 @@ def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferCont
 
 
 def _see_whole(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:
-    """``xrdcp`` 5.5 says that all is well when the disk was full: only the size tells."""
+    """Check the size: ``xrdcp`` 5.5 reports success even when the disk was full."""
     size = os.stat(partial_file.path).st_size
     whole = partial_file.wanted_size if partial_file.wanted_size is not None else _remote_size(place, transfer)
     if whole is None or size >= whole:
@@ -137,7 +137,7 @@ def _copy(place: FileLocation, words: list[str], transfer: TransferContext, part
 
 
 def _watch(running: subprocess.Popen[bytes], transfer: TransferContext, partial_file: PartialFile | None) -> None:
-    """Until it ends, stops getting on, or nobody wants it any more; meanwhile hash what has come."""
+    """Wait until it ends, stalls, or is no longer needed; meanwhile hash the data that have arrived."""
     moved, seen = time.monotonic(), -1
     while running.poll() is None:
         transfer.go_on()
@@ -156,7 +156,7 @@ def _watch(running: subprocess.Popen[bytes], transfer: TransferContext, partial_
 
 
 def judge(code: int, output: str) -> StagingError:
-    """What the words of ``xrdcp`` mean."""
+    """The meaning of ``xrdcp``'s output."""
     lines = [line for line in output.splitlines() if line.strip()]
     words = f"{PROGRAM} ended with {code}: {lines[-1].strip()[:300] if lines else 'no output'}"
     match = _NUMBER.search(output)

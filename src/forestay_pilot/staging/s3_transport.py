@@ -17,7 +17,7 @@ _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
 _GONE = ("NoSuchKey", "NoSuchBucket", "NoSuchVersion")
 _FULL = ("QuotaExceeded", "XMinioStorageFull", "InsufficientStorage", "EntityTooLarge")
 EXPIRED = "S3 RequestExpired"
-"""The signed address is too old; the next claim brings a new one."""
+"""The signed URL has expired; the next claim contains a new one."""
 
 
 def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:

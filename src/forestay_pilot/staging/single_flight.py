@@ -35,7 +35,7 @@ class SingleFlight:
         self._area = os.path.realpath(area)  # made when it is needed, and removed with the last file
 
     def obtain(self, key: str, target: str, fetch: FetchTo, transfer: TransferContext) -> TransferredFile:
-        """Bring a file to a path by one transfer for all who want it now. Each has a copy of its own, which it may write to."""
+        """Fetch a file to a path by one transfer for all processes that need it now. Each gets a copy of its own, to which it may write."""
         came = time.monotonic()
         folder = os.path.join(self._area, hashlib.sha256(key.encode()).hexdigest())
         file = os.path.join(folder, "file")
@@ -81,7 +81,7 @@ class SingleFlight:
         return brought
 
     def _tidy(self, folder: str) -> None:
-        """The last one clears up; whoever comes later begins anew. One who has the turn for longer does it at his own end."""
+        """The last process cleans up; later ones start again. A process that keeps the turn for longer cleans up at its own end."""
         until = time.monotonic() + _TIDY_WAIT
         transfer = TransferContext(TransferTerms(), lambda: time.monotonic() > until)
         try:
@@ -106,7 +106,7 @@ class _Interest:
         self._descriptor = descriptor
 
     def alone(self) -> bool:
-        """Whether nobody else wants the file; from then on nobody can until this one lets go."""
+        """Whether no other process needs the file; if so, none can request it until this one releases the lock."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -171,7 +171,7 @@ def _same(descriptor: int, path: str) -> bool:
 
 
 def _clear(folder: str) -> None:
-    """Remove a folder whose locks this process holds, the turn last: until then nobody else is in it."""
+    """Remove a folder whose locks this process holds, the turn last: until then no other process uses it."""
     for name in ("file", "file.staging", "about", "about.new", "interest", "turn"):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(folder, name))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from forestay_pilot.process.payload import ClaimedJob
 
 StoreBy = Callable[[str, int, FileLocation, TransferContext], None]
-"""Brings a local file of a size to a place. Raises StagingError, and StoppedError when nobody wants it any more."""
+"""Uploads a local file of a size to a place. Raises StagingError, and StoppedError when it is no longer needed."""
 
 STORE: dict[str, StoreBy] = {
     "http": web_transport.store,
@@ -199,7 +199,7 @@ class _Upload:
                 if not left or not error.again:
                     what = f"output {name}" if name else "outputs"
                     words = f"{what} could not be transferred to {self._element.name or self._element.base}: {error}"
-                    # The same word of the system means this host's disk when there is no network in between.
+                    # The same system error means this host's disk when there is no network in between.
                     word = f"connection {error.error}" if error.error.startswith("E") else error.error
                     raise OutputFailedError(words, error=word, file=name) from error
                 self._transfer.pause(max(error.wait, wait * random.uniform(0.5, 1.0)))  # noqa: S311 - spreads load

@@ -47,9 +47,9 @@ class Stager:
         return bring_outputs(job.task["bring"], folder, sign=lambda files: self._sign(job, files), stopped=stopped)
 
     def commit(self, held: ClaimInHand, folder: str, patterns: list[str]) -> OutputManifest:
-        """Keep the declared outputs of a job where its claim says, else in the pilot's own folder.
+        """Store the declared outputs of a job where its claim says, else in the pilot's own folder.
 
-        Raises OutputMissingError, OutputFailedError, and StoppedError from a transfer that nobody waits for any more.
+        Raises OutputMissingError, OutputFailedError, and StoppedError from a transfer that is no longer needed.
         """
         if not held.job.outputs_to:
             return commit_outputs(held.job, folder, patterns, self._outputs)

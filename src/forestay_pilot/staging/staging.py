@@ -41,7 +41,7 @@ Fetch = Callable[[], "tuple[int, str]"]
 InputCache = Callable[["dict[str, Any]", str, Fetch], str]
 """Brings an input to its target without its source if it can; gives where it came from."""
 Note = Callable[["dict[str, Any]"], None]
-"""Takes what is to be told of one input in the end of the job."""
+"""Receives the report on one input for the job's completion."""
 
 
 def stage_in(
@@ -55,7 +55,7 @@ def stage_in(
     flight: SingleFlight | None = None,
     note: Note | None = None,
 ) -> None:
-    """Bring all inputs into the folder; raises StagingError for the first in order that cannot be brought."""
+    """Stage all inputs into the folder; raises StagingError for the first in order that cannot be staged."""
     given_up = threading.Event()
 
     def one(spec: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def stage_in(
 
 
 def most_telling(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As much as an end may say: what went wrong before what went well."""
+    """As many reports as a completion may contain: failures before successes."""
     return sorted(reports, key=lambda report: (bool(report.get("from")), not report.get("failed")))[:_MOST_TOLD]
 
 
@@ -132,7 +132,7 @@ class Transfer:
         self._given = spec
         self._transfer = context
         self._flight = flight
-        self._peers = peers  # whether other hosts' caches are still to be asked
+        self._peers = peers  # whether other hosts' caches have yet to be tried
         self._name = str(spec.get("name"))
         self._source = str(spec.get("source"))
         self.target = _inside(folder, self._name)

@@ -1,7 +1,7 @@
 """Delivers the committed outputs of a task to the addresses that its client named.
 
-Only what the job's document names as committed is brought, so a second attempt cannot be seen here, and to bring the same files twice is harmless. A file is
-visible at its place when it is whole.
+Only files that the job's document names as committed are delivered, so a second attempt has no effect here, and delivering the same files twice is
+harmless. A file is visible at its place when it is whole.
 """
 
 from __future__ import annotations

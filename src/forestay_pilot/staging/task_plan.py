@@ -25,7 +25,7 @@ ROOT = "root"
 PLAN = "task.json"
 REPORT = "report.json"
 FOLDER = "DIRECTORY"
-MAX_REPORT = 400_000  # characters of what executors printed that an end may tell
+MAX_REPORT = 400_000  # characters of the executors' output that a completion may contain
 APPTAINER, HOST = "apptainer", "host-paths"
 
 _ENTRY = (
@@ -53,7 +53,7 @@ def below(root: str, path: str) -> str:
 
 
 def lay_out(plan: dict[str, Any], folder: str, *, apptainer: str) -> None:
-    """Put everything where the task wants it. Raises StagingError and BadClaimError."""
+    """Place all files where the task expects them. Raises StagingError and BadClaimError."""
     root = os.path.join(folder, ROOT)
     try:
         os.makedirs(root, exist_ok=True)
@@ -113,7 +113,7 @@ def _bring_folder(source: str, target: str) -> None:
 
 
 def found_outputs(plan: dict[str, Any], folder: str, *, all_needed: bool) -> list[str]:
-    """The outputs that are there, as patterns for the commit; raises OutputMissingError for one that must be there and is not."""
+    """The existing outputs, as patterns for the commit; raises OutputMissingError for a required one that is missing."""
     root = os.path.join(folder, ROOT)
     patterns: dict[str, None] = {}
     for output in plan.get("outputs", ()):
@@ -157,7 +157,7 @@ def _make_real(file: str, root: str) -> None:
 
 
 def read_report(folder: str) -> dict[str, Any]:
-    """What the runner tells of its executors; nothing of what cannot be read."""
+    """The runner's report on its executors; empty if it cannot be read."""
     try:
         with open(os.path.join(folder, REPORT), encoding="utf-8") as source:
             report = json.load(source)
@@ -167,7 +167,7 @@ def read_report(folder: str) -> dict[str, Any]:
 
 
 def matcher(pattern: str) -> re.Pattern[str]:
-    """A wildcard path as an expression: no sign stands for a slash, and none for a dot at the beginning of a name."""
+    """A wildcard path as a regular expression: no wildcard matches a slash, or a dot at the beginning of a name."""
     parts = []
     for part in pattern.split("/"):
         text, at = "", 0

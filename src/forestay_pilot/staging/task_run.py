@@ -115,7 +115,7 @@ class TaskRunner:
         if self._view:
             inside = executor.get("workdir") or "/"
             enter = task_view.entering(self._root, private=self._private(), workdir=inside, keep=self._folder)
-            # The program is looked for by the variables of its own environment, inside.
+            # The program is searched by the variables of its own environment, inside.
             words = _by_path(command, {**own, **values}, self._root)
             return subprocess.Popen(words, env={**own, **values}, preexec_fn=enter, **streams)  # noqa: S603
         change = _Change(self._root, self._declared())

@@ -34,8 +34,8 @@ class StagingError(Exception):
         self.error = error  # as the system or the server calls it: ENOENT, HTTP 404, S3 SlowDown
         self.file = file  # the input or output
         self.again = again  # whether the same transfer may go better in a moment
-        self.wait = 0.0  # seconds the server asked for
-        self.failed = failed  # what each place said, in order
+        self.wait = 0.0  # seconds requested by the server
+        self.failed = failed  # the error of each place, in order
 
 
 class StoppedError(Exception):
@@ -73,7 +73,7 @@ class FileLocation:
 
     kind: str  # file, http, s3, root, peer
     at: str  # a path or an address
-    private: bool = False  # whether its name may stand for private addresses
+    private: bool = False  # whether its name may resolve to private addresses
     element: str = ""  # the storage element, if it is one that the servers know
     headers: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -119,12 +119,12 @@ class TransferContext:
     ca_file: str | None = None
 
     def go_on(self) -> None:
-        """Raises StoppedError when nobody wants the file any more."""
+        """Raises StoppedError when the file is no longer needed."""
         if self.stopped():
             raise StoppedError
 
     def pause(self, seconds: float) -> None:
-        """Wait, unless nobody wants the file any more."""
+        """Wait, unless the file is no longer needed."""
         until = time.monotonic() + seconds
         while True:
             self.go_on()

@@ -39,7 +39,7 @@ def fetch_judged(place: FileLocation, partial_file: PartialFile, transfer: Trans
         with StorageCall(place, transfer) as call:
             headers = {**call.headers, "Accept-Encoding": "identity"}
             if partial_file.resumable:
-                # Where the end is known it is said: some servers (XRootD 5.5) answer an open range with nothing.
+                # A known end is sent: some servers (XRootD 5.5) answer an open range with nothing.
                 whole = partial_file.wanted_size or partial_file.announced
                 headers["Range"] = (
                     f"bytes={partial_file.size}-{whole - 1 if whole and whole > partial_file.size else ''}"
@@ -72,7 +72,7 @@ def fetch_judged(place: FileLocation, partial_file: PartialFile, transfer: Trans
 
 
 class _Body:
-    """Fills buffers with what an answer brings. What came before an error is given first, so that it is not fetched again."""
+    """Fills buffers with a response's data. Data received before an error are delivered first, so that they are not fetched again."""
 
     def __init__(self, answer: http.client.HTTPResponse) -> None:
         self._answer = answer
@@ -137,7 +137,7 @@ def mark_of(answer: http.client.HTTPResponse) -> str:
 
 
 def wait_of(answer: http.client.HTTPResponse) -> float:
-    """How many seconds the server asks to wait."""
+    """The seconds that the server asks to wait."""
     asked = answer.getheader("Retry-After") or ""
     return min(_LONGEST_WAIT, float(asked)) if asked.isdigit() else 0.0
 
