@@ -111,7 +111,7 @@ class AsyncForestayClient:
         return await self.send(calls.why_run(job))
 
     async def sizes(self, *, task: str = "", flow: str | None = None) -> Json:
-        """What jobs would have asked for, by what the newest of them used; nothing acts on it."""
+        """The resources that jobs should have requested, from the usage of the newest; nothing acts on it."""
         return await self.send(calls.sizes(task=task, flow=flow))
 
     async def log(self, job: str, *, attempt: int | None = None) -> str:

@@ -105,7 +105,7 @@ def _page(answer: httpx.Response) -> JobList:
 
 
 def query_of(filters: Filters) -> list[tuple[str, str]]:
-    """Filters as they stand in an address."""
+    """Filters as query parameters of a URL."""
     pairs: list[tuple[str, str]] = []
     for name, value in filters.items():
         values: Iterable[object] = [value] if isinstance(value, str | int) else value
@@ -118,7 +118,7 @@ def _place(job: str, what: str = "") -> str:
 
 
 def new_key() -> str:
-    """A key that nobody else has."""
+    """A unique key."""
     return uuid.uuid4().hex
 
 
@@ -173,7 +173,7 @@ def why_run(name: str) -> Call[WhyRun]:
 
 
 def sizes(*, task: str = "", flow: str | None = None) -> Call[Json]:
-    """What jobs would have asked for, by what the newest of them used."""
+    """The resources that jobs should have requested, from the usage of the newest."""
     query = [(name, value) for name, value in (("task", task or None), ("flow", flow)) if value is not None]
     return Call("GET", "/v1/sizes", document, query)
 
@@ -208,7 +208,7 @@ def let_go(name: str, *, holder: str | None = None) -> Call[Job]:
 
 
 def release(name: str, *, expected_attempt: int, expected_claim: str, reason: str) -> Call[Job]:
-    """Take the claim of a pilot away, if the job still stands as it was looked at."""
+    """Release a pilot's claim, if the job has not changed since it was read."""
     body = {"expected_attempt": expected_attempt, "expected_claim": expected_claim, "reason": reason}
     return _steer(name, "release", body, lambda job: job["claim"] is None or job["claim"]["id"] != expected_claim)
 
@@ -218,13 +218,13 @@ def retry(name: str, *, reason: str | None = None) -> Call[Job]:
 
 
 def force_complete(name: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Call[Job]:
-    """Say that a job counts as done, if it still stands as it was looked at."""
+    """Declare a job completed, if it has not changed since it was read."""
     body = {"expected_attempt": expected_attempt, "expected_generation": expected_generation, "reason": reason}
     return _steer(name, "force-complete", body, lambda job: job["state"] == "forced_complete")
 
 
 def force_fail(name: str, *, expected_attempt: int, expected_generation: int = 0, reason: str) -> Call[Job]:
-    """Say that a job counts as failed, if it still stands as it was looked at."""
+    """Declare a job failed, if it has not changed since it was read."""
     body = {"expected_attempt": expected_attempt, "expected_generation": expected_generation, "reason": reason}
     return _steer(name, "force-fail", body, lambda job: job["state"] == "failed")
 

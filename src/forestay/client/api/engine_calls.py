@@ -34,7 +34,7 @@ def report(engine: str, events: Sequence[NewEvent]) -> Call[list[EventAnswerJson
 def orders(
     engine: str, *, after: int = 0, run: str = "", incidents: Sequence[str] = (), wait: float = 0
 ) -> Call[Orders]:
-    """Ask for orders; with `wait` the server answers as soon as there is something to tell."""
+    """Request orders; with `wait` the server answers as soon as there is news."""
     query = [("after", str(after)), ("wait", f"{wait:g}")] + ([("run", run)] if run else [])
     query += [("incident", incident) for incident in incidents]
 
@@ -46,7 +46,7 @@ def orders(
 
 
 def answer_order(engine: str, order: str, outcome: str, detail: str = "") -> Call[Json]:
-    """Say what became of an order: `done` or `refused`."""
+    """Report the outcome of an order: `done` or `refused`."""
     body = orjson.dumps({"outcome": outcome, "detail": detail[:500]})
     return Call("POST", _place(engine, f"/orders/{quote(order, safe='')}"), document, body=body)
 

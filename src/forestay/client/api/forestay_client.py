@@ -42,10 +42,10 @@ HowFar = Callable[[int, int], None]
 
 
 class ForestayClient:
-    """A connection to a Forestay installation: one server, or several of the same one, taken in turn when one is away.
+    """A connection to a Forestay installation: one server, or several of the same installation, tried in turn when one is down.
 
     Calls that get no answer are repeated with growing waits until `patience` is used up; then `Unavailable` is raised.
-    `notice` is told before each repeat.
+    `notice` is called before each repeat.
     """
 
     def __init__(
@@ -128,13 +128,13 @@ class ForestayClient:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> JobList:
-        """One page; `all_jobs` goes on from page to page."""
+        """One page; `all_jobs` continues from page to page."""
         return self.send(calls.find_jobs(filters, sort=sort, limit=limit, cursor=cursor))
 
     def all_jobs(
         self, filters: Filters | None = None, *, sort: str | None = None, most: int | None = None
     ) -> Iterator[Job]:
-        """Every job found, or the first so many, page by page."""
+        """Every job found, or the first `most`, page by page."""
         cursor: str | None = None
         while most is None or most > 0:
             limit = calls.LARGEST_PAGE if most is None else min(most, calls.LARGEST_PAGE)
@@ -158,7 +158,7 @@ class ForestayClient:
         return self.send(calls.why_run(job))
 
     def sizes(self, *, task: str = "", flow: str | None = None) -> Json:
-        """What jobs would have asked for, by what the newest of them used; nothing acts on it."""
+        """The resources that jobs should have requested, from the usage of the newest; nothing acts on it."""
         return self.send(calls.sizes(task=task, flow=flow))
 
     def log(self, job: str, *, attempt: int | None = None) -> str:
@@ -271,7 +271,7 @@ class ForestayClient:
         reason: str = "",
         dry_run: bool = False,
     ) -> Json:
-        """Let a run that has ended go on with what it had done, or only say what it would do again."""
+        """Resume a run that has ended, keeping its results, or only report what it would run again."""
         return self.send(run_calls.resume(run, task=task, params=params, reason=reason, dry_run=dry_run))
 
     def verb(self, run: str, kind: str, *, task: str = "", key: str | None = None, **more: object) -> Json:
@@ -282,7 +282,7 @@ class ForestayClient:
         return self.send(rule_calls.rule_sets())
 
     def rule_context(self) -> list[Json]:
-        """Every field that a condition may ask about."""
+        """Every field that a condition may use."""
         return self.send(rule_calls.rule_context())
 
     def rule_set(self, name: str, version: int | None = None) -> Json:
@@ -374,7 +374,7 @@ class ForestayClient:
         return self.send(run_calls.rebind_compensation(run, number, key=key, version=version, reason=reason))
 
     def watch(self, call: Call[Json], progress: HowFar) -> Json:
-        """Send a call that may take minutes, and be told how far it is. Not repeated when it breaks off."""
+        """Send a call that may take minutes, and report its progress. Not repeated when it breaks off."""
         request = call.request(self._http, self._servers.current, Accept="text/event-stream, application/json")
         reader = EventReader()
         try:
@@ -407,7 +407,7 @@ class ForestayClient:
     def stream(
         self, call: Call[None], *, last_id: str = "", silence: float = 60.0, hang_up: HangUp | None = None
     ) -> Iterator[Iterator[StreamEvent]]:
-        """The events of a stream, until it ends. Opened once: who wants to go on after a break opens it again.
+        """The events of a stream, until it ends. Opened once: to continue after a break, open it again.
 
         `Unavailable` when it cannot be opened, breaks, or is silent for longer than `silence` seconds. By `hang_up` another
         thread ends it.

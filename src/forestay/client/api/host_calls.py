@@ -10,7 +10,7 @@ from forestay.client.api.calls import Call, Json, document
 
 
 def hosts() -> Call[Json]:
-    """The hosts that ask for jobs, and those that get none, with why."""
+    """The hosts that ask for jobs, and those that get none, with the reason."""
     return Call("GET", "/v1/hosts", document)
 
 

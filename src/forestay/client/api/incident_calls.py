@@ -71,7 +71,7 @@ def teach(
     anyway: bool = False,
     reason: str = "",
 ) -> Call[Json]:
-    """Teach the site which cause an error has; with `dry_run` only tell what that would do."""
+    """Teach the site the cause of an error; with `dry_run` only report the effects."""
     body = {"cause": cause, "retry": retry, "pattern": pattern, "dry_run": dry_run, "anyway": anyway, "reason": reason}
     return Call("POST", f"/v1/errors/{quote(fingerprint, safe='')}/teach", document, body=orjson.dumps(body))
 
@@ -83,7 +83,7 @@ def correct_cause(incident: str, cause: str, *, retry: str | None = None, reason
 
 
 def taught() -> Call[Json]:
-    """What was taught at this site, with what came of it."""
+    """The patterns taught at this site, with their results."""
     return Call("GET", "/v1/taught", document)
 
 

@@ -91,7 +91,7 @@ def is_batch_id(name: str) -> bool:
 
 
 def resolve(client: ForestayClient, kind: Kind, names: Sequence[str]) -> list[str]:
-    """The ids that the names stand for, in order; all names are looked up in one pass."""
+    """The ids of the names, in order; all names are looked up in one pass."""
     asked = {name: name.lower() for name in names if not is_whole(name)}
     sets: dict[str, set[str]] = {name: set() for name in asked}
     for name in asked:
@@ -118,7 +118,7 @@ def check_beginning(name: str, word: str) -> None:
 
 
 def only(name: str, fits: set[str], word: str, *, seen: int = 0, more: bool = False) -> str:
-    """The one id that a beginning stands for; none and several are told apart."""
+    """The one id with this prefix; the errors for none and several differ."""
     exact = [fit for fit in fits if fit.lower() == name.lower()]
     if exact:
         return exact[0]
@@ -136,7 +136,7 @@ def only(name: str, fits: set[str], word: str, *, seen: int = 0, more: bool = Fa
 
 
 def resolve_rule(client: ForestayClient, name: str, rule_set: str | None = None) -> tuple[str, str]:
-    """The rule set and the id of the rule that an id, the beginning of one, or its name in a file of rules stands for, in the set that is named or in all of them."""
+    """The rule set and the id of a rule, given by its id, a prefix of it, or its name in a file of rules, in the named set or in all of them."""
     sets = (
         [rule_set]
         if rule_set
@@ -157,7 +157,7 @@ def resolve_rule(client: ForestayClient, name: str, rule_set: str | None = None)
 
 
 def resolve_incident(client: ForestayClient, name: str) -> str:
-    """The id of the incident that a name stands for.
+    """The id of the incident with a name.
 
     It may be the incident's own id, or that of its job or run, whose newest incident is meant; the id that a batch system
     gave the job; or `newest`, of those that need attention, and if there is none, of all. Each of them may be shortened.

@@ -54,7 +54,7 @@ class Patience:
     def pause(self, tries: int, *, spent: float, asked: float | None, chance: float) -> float | None:
         """Seconds before the next try; None when it would come too late to be worth it.
 
-        A server that says when to come back is believed. The waits of many clients are spread by chance, so that they
+        A server's own retry time takes precedence. The waits of many clients are spread by chance, so that they
         do not all come back at once.
         """
         if asked is not None:
@@ -71,7 +71,7 @@ class CallAnswered(NamedTuple, Generic[T]):
 
 
 class RetryLater(NamedTuple):
-    """Send it again after so many seconds."""
+    """Send it again after this many seconds."""
 
     seconds: float
     why: str
@@ -146,7 +146,7 @@ class RetryingCall(Generic[T]):
 
 
 def retry_after(answer: httpx.Response) -> float | None:
-    """What the server asks for: seconds, or a date."""
+    """The wait that the server requests, given as seconds or as a date."""
     text = answer.headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -160,7 +160,7 @@ def retry_after(answer: httpx.Response) -> float | None:
 
 
 def problem(answer: httpx.Response) -> ApiError:
-    """The error that an answer stands for."""
+    """The error in a response."""
     status = answer.status_code
     try:
         whole = orjson.loads(answer.content)

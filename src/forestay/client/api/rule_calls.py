@@ -24,7 +24,7 @@ def rule_sets() -> Call[list[Json]]:
 
 
 def rule_context() -> Call[list[Json]]:
-    """Every field that a condition may ask about."""
+    """Every field that a condition may use."""
     return Call("GET", "/v1/rules/context", lambda answer: list(document(answer)["fields"]))
 
 

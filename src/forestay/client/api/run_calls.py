@@ -105,7 +105,7 @@ def story(name: str, *, limit: int | None = None, cursor: str | None = None) -> 
 def resume(
     name: str, *, task: str = "", params: Mapping[str, object] | None = None, reason: str = "", dry_run: bool = False
 ) -> Call[Json]:
-    """Let a run that has ended go on, or say what it would do again."""
+    """Resume a run that has ended, or report what it would run again."""
     body = {"task": task, "params": dict(params or {}), "reason": reason, "dry_run": dry_run}
     return Call("POST", _place(name, "/resume"), document, body=orjson.dumps(body))
 

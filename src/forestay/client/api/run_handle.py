@@ -38,7 +38,7 @@ class RunHandle:
         self._text: str | None = None
 
     def look(self) -> RunDetails:
-        """The run as it stands, with its tasks."""
+        """The present state of the run, with its tasks."""
         return self._client.run(self.id)
 
     @property

@@ -18,7 +18,7 @@ SPARE_FILES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of an installation."""
+    """The load on an installation."""
 
     jobs_per_day: float
     pilots: int

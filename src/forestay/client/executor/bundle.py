@@ -29,7 +29,7 @@ ROOM = 3_000
 HEARD = 8
 """Calls of a function that must have ended before any are put together."""
 WORTH = 64
-"""Calls that wait: with fewer there is room for each by itself."""
+"""The number of waiting calls from which bundling is worthwhile: with fewer, each gets a job of its own."""
 _FUNCTIONS = 1_000
 
 
@@ -41,7 +41,7 @@ class CallDurations:
         self._lock = threading.Lock()
 
     def note(self, name: str, job: Job, calls: int = 1) -> None:
-        """A job of so many calls has ended."""
+        """Record the end of a job of this many calls."""
         last = job.get("last") or {}
         wall, result = last.get("wall"), last.get("result")
         if job["state"] not in FINAL or wall is None:

@@ -131,7 +131,7 @@ class CompletionWatch:
             future.ended(job)
 
     def _ask(self) -> None:
-        """Read the jobs that are waited for: an end may have come while nobody listened."""
+        """Read the awaited jobs: some may have ended while the stream was closed."""
         with self._lock:
             names = list(self._open)
         if len(names) > MANY:
@@ -153,7 +153,7 @@ class CompletionWatch:
                 future.refused(error)
 
     def _give_up(self, error: ApiError) -> None:
-        """The token is no longer good: whoever waits must know, the jobs run on."""
+        """Fail all waiting futures because the token is no longer valid; the jobs continue."""
         with self._lock:
             waiting, self._open = self._open, {}
         for future in waiting.values():

@@ -55,11 +55,11 @@ class CallOptions:
     """How often a call is tried in all."""
     retry_wait: int = 0
     effects: str = "internal"
-    """`external` for a function that changes what Forestay does not see: it is stopped when its pilot is no longer heard of."""
+    """`external` for a function with effects that Forestay does not see: it is stopped when its pilot falls silent."""
     priority: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     inputs: Sequence[InputJson] = ()
-    """Files that are brought into the function's folder before it is called."""
+    """Files that are staged into the function's folder before it is called."""
     outputs: Sequence[str] = ()
     """Patterns of files that the function leaves in its folder, which are then kept."""
     python: Sequence[str] = ()
@@ -217,7 +217,7 @@ class _SharedQueue:
         return future
 
     def tally(self) -> tuple[int, int, int, int]:
-        """How many calls ended well, badly, were cancelled; and how many there were in all."""
+        """The number of calls that succeeded, failed and were cancelled, and of all calls."""
         with self._changed:
             return (
                 self._well,
@@ -310,7 +310,7 @@ class _SharedQueue:
 
 
 def _may_share(specification: SpecificationJson) -> bool:
-    """Whether calls may share a job: what is tried again, stopped, staged or kept for each call by itself may not."""
+    """Whether calls may share a job: not if they are retried, stopped, staged or stored individually."""
     return (
         specification["max_attempts"] == 1
         and specification["effects"] == "internal"
@@ -321,7 +321,7 @@ def _may_share(specification: SpecificationJson) -> bool:
 
 
 def _places(error: BadRequest) -> set[int]:
-    """Which jobs of a request were wrong; none when that cannot be told."""
+    """The positions of a request's invalid jobs; empty when they are unknown."""
     places: set[int] = set()
     for problem in error.problems:
         words = str(problem.get("at", "")).split(".")

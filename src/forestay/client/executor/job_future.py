@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class JobFuture(Future[T]):
-    """A `concurrent.futures.Future` whose result a job brings.
+    """A `concurrent.futures.Future` whose result comes from a job.
 
     It is pending until the job has ended, however often the job is tried. It may be cancelled all that time, also while the
     function runs: the job is then ended and its runner with it. Only a short call that shares its job with others cannot be cancelled once it was sent.
@@ -43,7 +43,7 @@ class JobFuture(Future[T]):
         return self._job
 
     def cancel(self) -> bool:
-        """End the job, if it has not ended by itself; true if it counts as cancelled."""
+        """Cancel the job, if it has not ended; returns whether it counts as cancelled."""
         with self._turn:
             if not self._sent:
                 return self.let_go()
@@ -55,16 +55,16 @@ class JobFuture(Future[T]):
         return self._cancel_job(self._job) and self.let_go()
 
     def let_go(self) -> bool:
-        """Count as cancelled, and tell whoever waits."""
+        """Mark as cancelled, and notify all waiters."""
         if not super().cancel():
             return False
-        with suppress(InvalidStateError, RuntimeError):  # another thread told already
+        with suppress(InvalidStateError, RuntimeError):  # another thread has done so already
             self.set_running_or_notify_cancel()
         self._known.set()
         return True
 
     def start_sending(self) -> bool:
-        """From now on the server may know of the job; false if it was cancelled before."""
+        """Mark that the server may know the job from now on; False if it was cancelled before."""
         with self._turn:
             self._sent = not self.cancelled()
             return self._sent

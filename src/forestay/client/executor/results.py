@@ -35,7 +35,7 @@ def value_of(job: Job) -> Any:
     if job["state"] not in WELL:
         raise error_of(job)
     if job["state"] == "forced_complete":
-        return None  # someone said that it counts as done; there is no result
+        return None  # someone declared it completed; there is no result
     text = last.get("result")
     if text is not None:
         return _value(text)
@@ -95,7 +95,7 @@ def _outcome(job: Job, text: object) -> Any:
 
 
 def error_of(job: Job) -> Exception:
-    """The exception that a job's bad end stands for."""
+    """The exception for a job that did not succeed."""
     last = job["last"] or {}
     text = last.get("result")
     if job["state"] == "failed" and text is not None and last.get("reason") == "exception":
@@ -128,7 +128,7 @@ def _raised(job: Job, failure: dict[str, Any]) -> Exception:
     if kind is not None and failure.get("args") is not None:
         try:
             error = kind(*unpack(failure["args"]))
-        except Exception:  # its constructor wants something else
+        except Exception:  # its constructor needs other arguments
             error = None
     if error is None:
         words = f"{failure['type'].replace(':', '.')}: {failure['message']}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import Job, NewJob, SpecificationJson
 
 FORGOTTEN = "forestay/forgotten"
-"""The label of jobs that nobody waits for: an alert is raised when one fails."""
+"""The label of unattended jobs: an alert is raised when one fails."""
 SUBMISSION = "forestay/submission"
 """The label of jobs whose submitting call returns when they have ended; its value is `SYNCHRONOUS`."""
 SYNCHRONOUS = "synchronous"
@@ -32,9 +32,9 @@ def run(
     timeout: float | None = None,
     key: str | None = None,
 ) -> Job:
-    """Submit a job and return when it has ended well.
+    """Submit a job and return when it has succeeded.
 
-    `JobFailedError` when it ended otherwise; `TimedOut` after `timeout` seconds, and then the job goes on.
+    `JobFailedError` when it has not; `TimedOut` after `timeout` seconds, and then the job continues.
     """
     (accepted,) = client.submit([labelled(job, SUBMISSION, SYNCHRONOUS)], specification, key=key)
     ended = wait(client, [accepted["id"]], states=FINAL, timeout=timeout).known[accepted["id"]]
@@ -47,9 +47,9 @@ def run(
 def fire(
     client: ForestayClient, specification: SpecificationJson, job: NewJob | None = None, *, key: str | None = None
 ) -> str:
-    """Submit a job that nobody waits for; gives its id all the same.
+    """Submit an unattended job and return its id.
 
-    If it fails an alert is raised, which is in the reconciler's log and before the eyes of whoever looks after the installation.
+    If it fails an alert is raised, which appears in the reconciler's log and is shown to the installation's operators.
     """
     (accepted,) = client.submit([labelled(job, FORGOTTEN, "true")], specification, key=key)
     return accepted["id"]

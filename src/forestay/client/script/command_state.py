@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class GoOn(NamedTuple):
-    """No command: the client continues as it would by itself."""
+    """No command: the client continues as it would without Forestay."""
 
     words: str = ""
 
 
 class Retry(NamedTuple):
-    """Run the task again after so many seconds."""
+    """Run the task again after this many seconds."""
 
     wait: int
     needs: Mapping[str, Mapping[str, float]]
@@ -71,7 +71,7 @@ class CommandState:
     obeyed: dict[str, CommandAnswer] = field(default_factory=dict)
 
     def take(self, orders: Sequence[OrderJson]) -> list[CommandAnswer]:
-        """Take orders; what is to be answered to each, also to those that were told again."""
+        """Accept orders; returns the answer to each, also to repeated ones."""
         answers = []
         for order in orders:
             known = self.obeyed.get(order["id"])
@@ -120,6 +120,6 @@ class CommandState:
         return CommandAnswer(name, "done")
 
     def _rule(self, task: str, verdict: Verdict) -> None:
-        """What is said of a task itself ends its own suspension."""
+        """Apply a verdict on a task; it ends the task's own suspension."""
         self.holders.pop(task, None)
         self.verdicts[task] = verdict

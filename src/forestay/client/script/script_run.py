@@ -222,7 +222,7 @@ class ScriptRun:
             except Unavailable as error:
                 if not wait:
                     return GoOn(str(error))
-                continue  # it is suspended, and whoever holds it has not said that it may go on
+                continue  # it is suspended, and its holder has not released it
             except ClientError as error:
                 log.warning("commands for %s cannot be read: %s", self.key, error)
                 return GoOn(str(error))
@@ -261,7 +261,7 @@ class ScriptRun:
                 self._commands.waiting.discard(task)
 
     def _obey(self, incident: str, wait: float) -> ToldIncident | None:
-        """Ask for orders once, and take them; how the incident stands."""
+        """Request orders once, and carry them out; returns the state of the incident."""
         assert self._client is not None  # noqa: S101 - nothing is waited for without one
         names = [incident] if incident else []
         orders = self._client.send(engine_calls.orders(self.engine, run=self.id, incidents=names, wait=wait))

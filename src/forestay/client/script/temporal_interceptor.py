@@ -81,7 +81,7 @@ class ForestayInterceptor(Interceptor):
         return self._client
 
     def is_final(self, error: BaseException, info: activity.Info) -> bool:
-        """Whether Temporal will not try again by itself, or has tried often enough."""
+        """Whether Temporal will not retry on its own, or has retried often enough."""
         if self.after_attempts and info.attempt >= self.after_attempts:
             return True
         if isinstance(error, ApplicationError) and error.non_retryable:
@@ -177,7 +177,7 @@ class _Waiting:
             try:
                 told_incident = await self.heartbeat.during(self._obey(client, run, incident, poll))
             except Unavailable:
-                continue  # it comes back; the attempt's own time says how long that is waited for
+                continue  # it comes back; the attempt's own timeout limits the wait
             except ClientError as problem:
                 log.warning("commands for %s cannot be read: %s", self.task, problem)
                 return GoOn(str(problem))

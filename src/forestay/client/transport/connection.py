@@ -54,7 +54,7 @@ class HangUp:
             self.now()
 
     def now(self) -> None:
-        """End it; whoever reads finds it broken, and whatever is opened later, too."""
+        """Close the connection; readers get an error, and connections opened later are closed, too."""
         self.done = True
         with self._lock, suppress(OSError):
             if self._socket is not None:
@@ -99,7 +99,7 @@ def new_client_options(servers: Servers, token: str) -> dict[str, Any]:
     tls = find_tls() if secure else None
     local = all(on_this_machine(address) for address in servers.addresses)
     if local and not secure:
-        # Nothing will be encrypted, so no certificates are read, which takes as long as a whole call. This trusts nobody.
+        # Nothing will be encrypted, so no certificates are read, which takes as long as a whole call. This context trusts no certificate.
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return ({} if tls is None else {"verify": tls}) | {
         "timeout": TIMEOUT,

@@ -66,7 +66,7 @@ class Unavailable(ClientError):
     def __init__(self, message: str, *, outcome_unknown: bool) -> None:
         super().__init__(message)
         self.outcome_unknown = outcome_unknown
-        """True: what was asked for may have been done all the same."""
+        """True: the request may have taken effect nevertheless."""
 
 
 class BadAnswer(ClientError):

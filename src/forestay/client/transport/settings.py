@@ -90,7 +90,7 @@ def find_settings(
 
 
 def find_server(flag: str | None, environment: Mapping[str, str], folder: Path, where: SettingsFiles) -> Setting:
-    """The first server said by anyone, in order."""
+    """The first configured server, in order of precedence."""
     if flag:
         return Setting(flag, "--server")
     if environment.get("FORESTAY_SERVER"):
@@ -166,7 +166,7 @@ def _named_token(path: Path) -> Setting | None:
 
 
 def find_tls(environment: Mapping[str, str] | None = None) -> ssl.SSLContext | None:
-    """Whom to trust and what to show to servers that ask for a certificate: `FORESTAY_CA_FILE` and `FORESTAY_CLIENT_CERTIFICATE`, else the user's file, else the system's. None: nobody said anything."""
+    """The certificate authorities and the client certificate: `FORESTAY_CA_FILE` and `FORESTAY_CLIENT_CERTIFICATE`, else the user's file, else the system's. None: nothing is configured."""
     environment = os.environ if environment is None else environment
     where = places(environment)
     ca = _named("ca_file", environment.get("FORESTAY_CA_FILE"), where)
@@ -194,7 +194,7 @@ def _named(name: str, setting: str | None, where: SettingsFiles) -> Path | None:
 
 
 def _own_file(descriptor: int, path: Path, what: str) -> None:
-    """`BadSettings` unless nobody else can read or change the file."""
+    """Raise `BadSettings` if anyone else can read or change the file."""
     about = os.fstat(descriptor)
     if stat.S_ISREG(about.st_mode) and about.st_mode & 0o077:
         raise BadSettings(
@@ -206,7 +206,7 @@ def _own_file(descriptor: int, path: Path, what: str) -> None:
 
 
 def read_token(path: Path) -> str:
-    """The token in a file that nobody else can read."""
+    """The token in a file that only its owner can read."""
     try:
         with path.open(encoding="utf-8") as file:
             _own_file(file.fileno(), path, "its token")
