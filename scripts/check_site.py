@@ -62,7 +62,7 @@ def unknown_to_search(folder: Path) -> list[str]:
 
 
 def broken_in_sources(root: Path) -> list[str]:
-    """Files that the pages outside the site name, and that are not there."""
+    """Missing files to which pages outside the site link."""
     broken = []
     for name in ALONE:
         for link in re.findall(r"\]\(([^)\s]+)\)", (root / name).read_text(encoding="utf-8")):

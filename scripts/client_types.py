@@ -121,7 +121,7 @@ class Types:
 
 
 def written() -> str:
-    """The module for the description as it stands."""
+    """The module for the present description."""
     return Types(json.loads(DESCRIPTION.read_text(encoding="utf-8"))["components"]["schemas"]).text()
 
 

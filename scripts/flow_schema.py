@@ -12,7 +12,7 @@ PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "flow.sc
 
 
 def described() -> str:
-    """The schema of the code as it stands."""
+    """The schema of the present code."""
     return json.dumps(flow_schema(), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -82,7 +82,7 @@ PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
     (
         (Tier("chaos", "just chaos small"),),
         (
-            # What mostly waits: chaos judges pilots by how soon they are heard.
+            # Tests that mostly wait: chaos judges pilots by how soon their heartbeats arrive.
             Tier("chaos-runs", "just chaos-runs small --seed 1"),
             Tier(
                 "chaos-playbooks",
@@ -94,7 +94,7 @@ PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
     ((Tier("bench-smoke", "just bench-smoke"),),),
     ((Tier("ledger", "just ledger --rows P0,P1,P2,P3,P4"),),),
 )
-"""New tiers go where processors are idle; `just ci-times` tells where."""
+"""Add new tiers where processors are idle; `just ci-times` shows where."""
 
 
 class Gate:
@@ -274,7 +274,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, interrupted)
     signal.signal(signal.SIGINT, interrupted)
-    # Servers of this run alone, whatever else runs on the machine; world-readable because they run as nobody.
+    # Servers of this run only, whatever else runs on the machine; world-readable because they run as nobody.
     with tempfile.TemporaryDirectory(prefix="forestay-servers-", ignore_cleanup_errors=True) as servers:
         Path(servers).chmod(0o755)
         os.environ["FORESTAY_SERVERS_DIR"] = servers

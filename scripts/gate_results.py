@@ -64,7 +64,7 @@ class Table:
     began: str
     seconds: float
     busy: float
-    """Share of the machine's processors that was in use, whoever used them."""
+    """Share of the machine's processors that was in use, by any process."""
     tiers: list[TierResult]
     files: dict[str, FileTimes] = field(default_factory=dict)
     """By `tier: file`."""

@@ -95,7 +95,7 @@ def main() -> None:
         flatten(types)
         if wrong := judge(dashboard, types, folder):
             sys.exit(wrong)
-        # A check that can fail: a field that nobody knows must be found.
+        # A check that can fail: an unknown field must be found.
         spoilt = json.loads(BOARD.read_text())
         next(panel for panel in spoilt["panels"] if panel["type"] == "stat")["options"]["colourMode"] = "value"
         if "colourMode" not in judge(spoilt, types, folder):

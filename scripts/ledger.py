@@ -78,7 +78,7 @@ class Ledger:
     rows: tuple[Row, ...]
 
     def choose(self, question: str) -> tuple[Row, ...]:
-        """The rows asked for: ``P4``, ``P4-02``, ``P4-01..P4-14``, or several of these with commas."""
+        """The requested rows: ``P4``, ``P4-02``, ``P4-01..P4-14``, or several of these with commas."""
         order = {row.id: place for place, row in enumerate(self.rows)}
         chosen: set[str] = set()
         complaints: list[str] = []
@@ -148,7 +148,7 @@ def mark_name(node: ast.expr) -> str | None:
 
 
 def is_switched_off(body: Sequence[ast.stmt]) -> bool:
-    """Whether a module or class says ``pytestmark = pytest.mark.skip`` for all its tests."""
+    """Whether a module or class sets ``pytestmark = pytest.mark.skip`` for all its tests."""
     return any(
         mark_name(expression) in SWITCHED_OFF
         for statement in body
@@ -287,7 +287,7 @@ def keep_long_proofs(tests: Path, junit: Path, marks: Sequence[Mark], commit: st
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one run proves and what not, for the rows asked for."""
+    """What one run proves and what not, for the requested rows."""
 
     ledger: Ledger
     asked: str | None

@@ -16,7 +16,7 @@ PLACE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "openapi
 
 
 def described() -> str:
-    """The description of the code as it stands; nothing is started or stored for it."""
+    """The description of the present code; nothing is started or stored for it."""
     with TemporaryDirectory() as state:
         api = make_app(ServerComponents(make_components(Settings(state=Path(state))))).openapi()
     return json.dumps(api, indent=1, ensure_ascii=False) + "\n"

@@ -44,11 +44,11 @@ PLACES: Mapping[str, str] = {
     "deploy/compose/compose.yaml": r"localhost/forestay:([0-9][^}]*)\}",
     "deploy/apptainer/pilot.def": r"org\.opencontainers\.image\.version (.+)$",
 }
-"""Where the version stands, and how."""
+"""The files that contain the version, and the form in which they do."""
 
 
 class RefusedError(Exception):
-    """Nothing can be released as it is; the words say why."""
+    """The release is impossible; the message says why."""
 
 
 def version_of(tree: Path) -> str:
@@ -124,7 +124,7 @@ def verify(file: Path, signature: Path, signers: Path) -> None:
 
 
 def run(words: Sequence[str], *, cwd: Path = ROOT, **environment: str) -> str:
-    """Its output; what it says of an error is shown."""
+    """Run a command and return its output; error output is shown."""
     done = subprocess.run(words, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RefusedError(f"{' '.join(words[:4])} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -179,7 +179,7 @@ class Release:
         return ", ".join(wheels)
 
     def check(self) -> str:
-        """The wheel, installed alone, says its version."""
+        """Check that the wheel, installed alone, prints its version."""
         with TemporaryDirectory() as folder:
             run(["uv", "venv", "--quiet", "--python", sys.executable, folder])
             wheel = next(self.dist.glob(f"forestay-{self.version}-*.whl"))

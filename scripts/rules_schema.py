@@ -16,7 +16,7 @@ PLACES = (
 
 
 def described() -> str:
-    """The schema of the code as it stands."""
+    """The schema of the present code."""
     return json.dumps(rule_file_schema(), indent=1, ensure_ascii=False) + "\n"
 
 

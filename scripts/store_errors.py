@@ -114,7 +114,7 @@ def rows_of_opensearch() -> Iterator[tuple[str, str, str, str]]:
 
 
 def page() -> str:
-    """The page, of the code as it stands."""
+    """The page for the present code."""
     parts = [_HEAD]
     for title, first, rows in (
         ("PostgreSQL", "SQLSTATE class", rows_of_postgres()),

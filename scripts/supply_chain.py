@@ -26,7 +26,7 @@ UNREACHABLE = re.compile(
     r"(?i)name resolution|could not resolve|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|connection refused|connect timeout|max retries exceeded|"
     r"40[45] (Client Error|Method Not Allowed|Not Found)|proxyerror|audit endpoint returned an error"
 )
-"""A database that is not there, or a mirror of packages without one."""
+"""Messages of an unreachable database, or of a package mirror without one."""
 
 
 class Verdict(StrEnum):
@@ -39,11 +39,11 @@ class Verdict(StrEnum):
 
 
 class NoDatabaseError(Exception):
-    """It answered, and knows of nothing at all."""
+    """The database answered, but is empty."""
 
 
 class Audit(NamedTuple):
-    """One audit and what it said."""
+    """One audit and its result."""
 
     name: str
     verdict: Verdict
@@ -62,7 +62,7 @@ def judge(name: str, code: int, out: str, errors: str, unsafe: Callable[[Any], l
         return Audit(name, verdict, errors.strip()[-400:])
     if names:
         return Audit(name, Verdict.UNSAFE, "; ".join(names))
-    # With nothing found, and yet ended badly, it did not look at everything.
+    # Nothing found but a failed exit: it did not check everything.
     return Audit(name, Verdict.CLEAN if code == 0 else Verdict.BROKEN, errors.strip()[-400:] if code else "")
 
 
@@ -72,7 +72,7 @@ def unsafe_python(answer: Any) -> list[str]:
     if parts and len(skipped) == len(parts):
         raise NoDatabaseError("it knows none of the packages: this is a mirror without a database")
     lines = [f"{part['name']} {part['version']}: {bug['id']}" for part in parts for bug in part.get("vulns", ())]
-    # A package that was left out was not looked at: as bad as one that is unsafe.
+    # A package that was left out was not checked: as bad as an unsafe one.
     return lines + [f"{name} was not looked at" for name in skipped]
 
 

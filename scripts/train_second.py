@@ -104,7 +104,7 @@ def digest(trained_on: Iterable[Example]) -> str:
 
 
 def read_wording(evidence: Evidence, classifier: Classifier) -> Wording:
-    """The wording of a failure, as it is read when a cause is asked for."""
+    """The wording of a failure, as it is read for classification."""
     seen = PreparedEvidence(replace(evidence, log_tail=evidence.log_tail[-END:]))
     return wording(terminal_lines(seen, classifier.matches(seen)), seen)
 
@@ -157,7 +157,7 @@ def part_of(source: str) -> int:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What is asked about the failures of one fold, and knows nothing of them."""
+    """The classifiers for the failures of one fold, made without them."""
 
     part: int
     patterns: Classifier
@@ -165,7 +165,7 @@ class HeldOut:
 
 
 class CrossValidation:
-    """Every failure, asked about by a model and by patterns that it had no part in."""
+    """Every failure, classified by a model and patterns in which it had no part."""
 
     def __init__(self, packs: Packs) -> None:
         self.packs, self.classifier = packs, Classifier(entry.pattern for entry in packs.patterns)
@@ -239,7 +239,7 @@ def calibration(readings: Sequence[tuple[float, bool]]) -> list[tuple[float, flo
     steps: list[tuple[float, float]] = []
     place = 0
     while place < len(ordered):
-        # A step goes on as long as the share is the same or its readings are too few to tell.
+        # A step continues as long as the share is the same or its readings are too few to decide.
         end = place
         while end < len(ordered) and (end - place < FEWEST or shares[end] == shares[end - 1]):
             end += 1
@@ -259,7 +259,7 @@ def every_log(surroundings: Surroundings, *folds: Fold) -> list[LongLog]:
 
 
 def cross_validated(logs: Sequence[LongLog], classifiers: Sequence[Classifier]) -> Score:
-    """The score of all failures, each asked about by the classifier of its fold."""
+    """The score of all failures, each classified by the classifier of its fold."""
     answers = iter([classifiers[part_of(log.source)].classify(log.evidence) for log in logs])
     return scored(logs, lambda _evidence: next(answers))
 

@@ -7,7 +7,7 @@ install_apptainer() {
   install_in "$APPTAINER_SUITE" apptainer
   for place in $(rootfs_places); do [ "$place" = "$STATE" ] || mounts+=" $place"; done
   mkdir -p "$(dirname "$program")"
-  # It wants to be inside another root, not below one; in one process, so that its signals reach it.
+  # It must run inside another root, not below one; in one process, so that its signals reach it.
   cat >"$program" <<P
 #!/bin/sh
 # shellcheck disable=SC2016

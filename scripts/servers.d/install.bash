@@ -87,7 +87,7 @@ install_prometheus() { # Prometheus and promtool; tests start their own
   command -v prometheus promtool >/dev/null || apt_install prometheus
 }
 
-# What the tests of the site profile and of the deployment files want; they start them themselves.
+# Programs for the tests of the site profile and of the deployment files, which start them themselves.
 temporal_server_folder() { echo "$CACHE/temporal-server-$TEMPORAL_SERVER_VERSION"; }
 helm_program() { echo "$CACHE/helm-$HELM_VERSION/helm"; }
 vale_program() { echo "$CACHE/vale-$VALE_VERSION/vale"; }

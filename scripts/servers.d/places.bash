@@ -17,7 +17,7 @@ reachable() { ( cd / && unprivileged test -x "$1" ) 2>/dev/null; }
 choose_places() {
   local home_cache=${XDG_CACHE_HOME:-$HOME/.cache}/forestay
   local home_state=${XDG_STATE_HOME:-$HOME/.local/state}/forestay/servers
-  # A root home is closed to `nobody` on most machines; then the system's own places serve.
+  # On most machines root's home is closed to `nobody`; then the system's own folders are used.
   if am_root && ! reachable "$HOME"; then
     home_cache=/var/cache/forestay
     home_state=/var/lib/forestay/servers

@@ -1,5 +1,5 @@
 # Slurm with accounting: many virtual nodes on one machine, which all bear this host's address and differ by their ports.
-# Slurm runs a job as the user who asked for it, so unlike the other servers it runs as whoever starts it, root included.
+# Slurm runs a job as the user who submitted it, so unlike the other servers it runs as the user who starts it, root included.
 # Another release of Slurm than the system's runs in the root file system of another Debian, and its commands are in the folder `bin`.
 # Parts: munge, db (MariaDB on a socket), dbd, ctld, d1 … dN. Ports: ctld at PORT, dbd at PORT+1, node I at PORT+1+I.
 
@@ -170,7 +170,7 @@ slurm_daemon() { # slurm_daemon COMMAND…: sets ROOTFS_COMMAND to the words tha
   if [ -n "$(slurm_suite)" ]; then in_rootfs "$(slurm_suite)" "$@"; else ROOTFS_COMMAND=("$@"); fi
 }
 
-# slurmdbd listens on every address and cannot be told otherwise. So it lives in a network of its own, and relays over
+# slurmdbd listens on every address, which cannot be configured. So it runs in a network of its own, and relays over
 # Unix sockets join its loopback with ours: one for those who ask it, one for what it tells slurmctld.
 slurm_launch_dbd() {
   local dir port; dir=$(slurm_dir) port=$(slurm_port)
