@@ -24,7 +24,7 @@ class RandomIds:
         self._random = b""
 
     def claim(self) -> str:
-        # Many at once from the system: a call for each would be a good part of what a claim costs.
+        # Many at once from the system: a call for each would be a large part of a claim's cost.
         if not self._random:
             self._random = secrets.token_bytes(16 * 256)
         mine, self._random = self._random[:16], self._random[16:]

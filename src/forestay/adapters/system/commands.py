@@ -15,7 +15,7 @@ from forestay.ports.commands import CommandResult, Commands
 from forestay.ports.errors import Permanent, Transient
 
 MOST_READ = 16 * 1024 * 1024
-"""Bytes of one stream; a queue of 10⁵ jobs is smaller."""
+"""The most bytes of one stream; a queue of 10⁵ jobs is smaller."""
 PIPES_CLOSE = 5.0
 """Seconds that the pipes of a program that was killed may take to close."""
 
@@ -63,7 +63,7 @@ class SystemCommands:
         ended = asyncio.create_task(process.wait())
         try:
             out, err = await asyncio.gather(*reading)
-            # One that ends before it has read all is not waited for: the pipe to it may never say that it is closed.
+            # A program that ends before it has read all is not waited for: the pipe to it may never report that it is closed.
             await asyncio.wait({returned_task, ended}, return_when=asyncio.FIRST_COMPLETED)
             return CommandResult(await ended, out.decode(errors="replace"), err.decode(errors="replace"))
         finally:
@@ -94,12 +94,12 @@ async def _read(stream: asyncio.StreamReader, most: int) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Nothing of it is left: also not when the asker went away, or when it left a child behind that holds the pipe."""
+    """End the process group completely, also when the caller was cancelled, or a child is left that holds the pipe."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        # What it still had to say is read away: asyncio counts a process as ended only when its pipes are. One that left a child in
-        # another group, which holds them, is not waited for.
+        # The remaining output is read and discarded: for asyncio a process has ended only when its pipes have. If a child in
+        # another group holds them, they are not waited for.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PIPES_CLOSE):
                 await asyncio.gather(
@@ -115,14 +115,14 @@ async def _read_away(stream: asyncio.StreamReader) -> None:
 
 @dataclass(slots=True)
 class PacedCommands:
-    """Runs them no faster than a pace, and so many at most side by side."""
+    """Runs them with limits on rate and concurrency."""
 
     commands: Commands
     clock: Clock
     pace: Pace
     beside: int = 4
     waited: float = 0.0
-    """Seconds that askers were held back in all."""
+    """The total seconds for which callers were delayed."""
     _bucket: TokenBucket | None = None
     _room: asyncio.Semaphore = field(init=False)
 

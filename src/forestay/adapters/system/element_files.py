@@ -12,7 +12,7 @@ from forestay.ports.errors import Permanent, Transient
 
 SECONDS = 60.0
 _NOT_THERE = 54
-"""How xrdcp and xrdfs say that there is no such file."""
+"""The exit code of xrdcp and xrdfs for a missing file."""
 
 
 class FolderFiles:
@@ -46,7 +46,7 @@ class FolderFiles:
                 try:
                     freed += os.lstat(os.path.join(folder, name)).st_size
                 except OSError:
-                    continue  # it has just gone
+                    continue  # it was removed just now
         shutil.rmtree(place, ignore_errors=True)
         return freed
 

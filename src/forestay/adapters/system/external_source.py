@@ -11,7 +11,7 @@ from forestay.ports.errors import Transient
 from forestay.ports.exceptions.external_source import MAX_BYTES, ExternalSource
 
 SECONDS = 10.0
-"""Seconds after which a command that hangs is killed, also when nobody waits for it any more."""
+"""Seconds after which a hanging command is killed, also when no caller waits for it any more."""
 
 
 class FileSource(ExternalSource):
@@ -35,7 +35,7 @@ class FileSource(ExternalSource):
 
 
 class CommandSource(ExternalSource):
-    """A program that prints the values. It gets the path of the server's environment, and nothing else of it."""
+    """A program that prints the values. Of the server's environment it gets only PATH."""
 
     def __init__(self, command: Sequence[str], path: str) -> None:
         self._command = tuple(command)

@@ -19,7 +19,7 @@ MAX_BYTES = 64 << 20
 
 
 class SharedFiles:
-    """Implements the port `FileLists`. A flow may look only under the folders that an administrator names, and never at what Forestay keeps itself."""
+    """Implements the port `FileLists`. A flow may read only under the folders that an administrator configures, and never Forestay's own files."""
 
     def __init__(self, roots: Sequence[Path], *, hidden: Sequence[Path] = (), most: int = MAX_LISTED) -> None:
         self.roots = [os.path.realpath(root) for root in roots]
@@ -51,11 +51,11 @@ class SharedFiles:
         return sorted(paths)
 
     def _folders(self, pattern: str) -> Iterator[str]:
-        """Those that match; one that a link puts outside is not seen."""
+        """The folders that match; those that a link moves outside are left out."""
         if not glob.has_magic(pattern):
             yield self._allowed(pattern)
             return
-        # What comes before the first sign must be allowed as it is: nobody learns what is outside by a pattern.
+        # The part before the first wildcard must itself be allowed: no pattern may reveal what is outside.
         fixed = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
         self._allowed(fixed or "/")
         yield from (folder for folder in glob.iglob(pattern) if self._inside(folder))

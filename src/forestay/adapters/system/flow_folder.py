@@ -9,7 +9,7 @@ from forestay.domain.flows.definition.python_flow import PythonFlow
 from forestay.formats.flows.python_flow import PythonFile, read_python_flows
 
 Mark = tuple[int, int, int]
-"""By this it is seen that a file has changed."""
+"""The attributes by which a change of a file is detected."""
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class FlowFolder:
     _read: dict[str, tuple[Mark, PythonFile]] = field(default_factory=dict)
 
     def flows(self) -> dict[str, PythonFlow]:
-        """Every flow there is now."""
+        """All present flows."""
         flows: dict[str, PythonFlow] = {}
         problems: list[str] = []
         places = sorted(self.place.glob("*.py")) if self.place is not None else []

@@ -1,4 +1,4 @@
-"""Writes lineage to a file, one event a line."""
+"""Writes lineage to a file, one event on each line."""
 
 from __future__ import annotations
 

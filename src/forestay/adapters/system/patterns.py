@@ -19,20 +19,20 @@ from forestay.formats.rules.pack_folder import folders, read_packs
 from forestay.ports.exceptions.classifiers import CauseClassifiers, PackExample, SitePatterns
 
 REMEMBERED = 1_000
-"""Jobs of which is remembered why they failed."""
+"""The most jobs whose cause of failure is cached."""
 TENANTS = 100
-"""Tenants whose classifier is kept, of those that taught something."""
+"""The most tenants with patterns of their own whose classifier is cached."""
 
 
 @dataclass(slots=True)
 class Patterns(CauseClassifiers):
-    """Reading takes a second, which no start of a process should wait for."""
+    """Reads the packs on first use: it takes a second, for which no start of a process should wait."""
 
     wrong: Callable[[str], None] = lambda _text: None
-    """Told of what is wrong in a pack; the rest of it is used."""
+    """Called with the errors in a pack; the rest of it is used."""
     more: list[Path] = field(default_factory=folders)
     site: SitePatterns | None = None
-    """What was taught here, beside the packs."""
+    """The patterns taught at this site, beside the packs."""
     _classifier: Classifier | None = None
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _examples: Sequence[PackExample] = ()

@@ -24,11 +24,11 @@ from typing import TypeVar
 from forestay.ports.errors import Permanent, Transient
 
 TAIL = 1000
-"""Bytes of a log that are told."""
+"""Bytes of a log that are reported."""
 KEEP = 14 * 86_400
-"""Seconds that logs are kept after they were written last."""
+"""Seconds for which logs are kept after their last write."""
 EVERY = 300.0
-"""Seconds between looks for old files."""
+"""Seconds between searches for old files."""
 
 Value = TypeVar("Value")
 
@@ -37,7 +37,7 @@ class FolderPilotSpool:
     """One agent's spool, locked for as long as the process lives."""
 
     def __init__(self, folder: Path) -> None:
-        """`Permanent` when the folder cannot be had, or another agent of this host has it."""
+        """`Permanent` when the folder cannot be used, or another agent of this host holds it."""
         self.folder = folder
         try:
             for path in (folder, folder / "secrets", folder / "logs", folder / "psij", folder / "work"):
@@ -54,7 +54,7 @@ class FolderPilotSpool:
         self._cleared = 0.0
 
     def close(self) -> None:
-        """Let another agent have the spool."""
+        """Release the spool for another agent."""
         os.close(self._lock)
 
     def agent(self) -> str:
@@ -68,7 +68,7 @@ class FolderPilotSpool:
         return made
 
     def pilot(self, program: bytes) -> Path:
-        """The pilot's program where the nodes find it; a new one does not disturb those that are about to start."""
+        """Store the pilot's program where the nodes find it; a new version does not affect pilots that are about to start."""
         place = self.folder / f"pilot-{hashlib.sha256(program).hexdigest()[:16]}.pyz"
         if not place.exists():
             _write(place, program)
@@ -102,7 +102,7 @@ class FolderPilotSpool:
     def _clear(self, still_open: frozenset[str]) -> None:
         now = time.time()
         for path in (self.folder / "secrets").iterdir():
-            # A launch that was planned just now may not be among the open ones that were read before.
+            # A launch that was just planned may not be among the open ones, which were read before.
             if path.name not in still_open and now - path.stat().st_mtime > EVERY:
                 path.unlink(missing_ok=True)
         for folder in (self.folder / "logs", *(path for path in (self.folder / "psij").iterdir() if path.is_dir())):
@@ -120,7 +120,7 @@ async def _done(work: Callable[[], Value]) -> Value:
 
 
 def _write(place: Path, content: bytes) -> None:
-    """Whole or not at all, durable, for the owner's eyes alone."""
+    """Write a file atomically, durable, and readable by its owner only."""
     own = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

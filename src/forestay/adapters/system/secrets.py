@@ -23,7 +23,7 @@ class ReferencedSecrets:
 
 
 def _why(error: Exception) -> str:
-    """In words that hold nothing of what was read."""
+    """The reason of an error, without any of the content read."""
     if isinstance(error, OSError):
         return error.strerror or "it cannot be opened"
     return "the variable is not set" if isinstance(error, KeyError) else "it is not text"

@@ -19,44 +19,44 @@ from forestay.ports.errors import Permanent
 
 FORMAT = b"1"
 WITH_OPTIONS = b"2"
-"""The format of a word that also says what its user allows."""
+"""The format of a record that also contains its user's permissions."""
 MOST_WORD = 16_384
-"""Bytes of one word; paths and names are shorter."""
+"""The most bytes of one record; paths and names are shorter."""
 MOST_TAIL = 32_768
 MOST_JOBS = 50_000
-"""Words of one user that are read, the lowest ids first; the folder is open to all, and nobody's words must keep out another's."""
+"""The most records of one user that are read, lowest ids first; the folder is open to all, and no user's records may crowd out another's."""
 MOST_SCRIPT = 1 << 20
 TICK = 0.02
 """Seconds, longer than a tick of the clock that file systems take their times from."""
 YOUNG = 1.0
 """Seconds after its last change in which a file may be changed again without another time of change, so that it is read again."""
 _WORK_FOLDER = re.compile(r"(?m)^###   - (/.+)$")
-"""Where an element of an array runs, in the head of Nextflow's script."""
+"""The work folder of an array's element, in the header of Nextflow's script."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShimSpool:
-    """One folder; `new` in it is open to every user, with the sticky bit, so that nobody can take away another's word. `settled` is ours alone: a file
+    """One folder; `new` in it is open to every user, with the sticky bit, so that no user can remove another's record. `settled` is ours alone: a file
     for each array, with the elements that are settled while the array is still watched."""
 
     folder: Path
     records: Path | None = None
-    """Where jobs write records of themselves, if they do: a place that nodes and this machine share."""
+    """The folder, shared by the nodes and this machine, in which jobs write records of themselves; None: they do not."""
     before_end: bool = False
     """Jobs that fail ask there before they end, in `asks`; those that start while it is vouched for do."""
     patience: int = 10
     """Seconds for which such a job waits for an answer."""
     _words: dict[str, tuple[WatchedJob, os.stat_result]] = field(default_factory=dict, compare=False, repr=False)
-    """Words that were read before, by the names of their files: of 10,000 few are new."""
+    """Records that were read before, by file name: of 10,000 few are new."""
 
     def prepare(self) -> None:
-        """Make what is missing of it; what is there stays as its administrator made it. `Permanent` if it cannot be made."""
+        """Create missing parts; existing ones stay as the administrator made them. `Permanent` if they cannot be created."""
         for place in (self.folder / "new", *self._shared()):
             try:
                 if place.is_dir():
                     continue
                 place.mkdir(parents=True, exist_ok=True)
-                # Users list it too: the shim of whoever asks how a job stands looks which jobs are looked after.
+                # Users list it too: when a user asks for the state of a job, the shim checks which jobs are watched.
                 place.chmod(0o1777 if os.getuid() == 0 else 0o700)
             except OSError as error:
                 raise Permanent(
@@ -113,7 +113,7 @@ class ShimSpool:
         else:
             for path in (self.folder / "new").glob(f"{job.id}.*"):
                 path.unlink(missing_ok=True)
-            # Last, for without it the elements would be hidden again.
+            # Last, because without it the elements would be hidden again.
             (self.folder / "settled" / job.id).unlink(missing_ok=True)
         for place in self._shared():
             _remove(place, job)
@@ -126,7 +126,7 @@ class ShimSpool:
             os.close(os.open(f"{asked}.taken", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         except FileExistsError:
             with contextlib.suppress(OSError):
-                # By us in an earlier look. If it was anybody else, the job has withdrawn its question, or does so soon.
+                # Taken by us in an earlier poll. If it was anybody else, the job has withdrawn its question, or will soon.
                 return asked.exists() and os.lstat(f"{asked}.taken").st_uid == os.getuid()
             return False
         except OSError:
@@ -168,7 +168,7 @@ class ShimSpool:
         if self.records is None or not self.before_end:
             return {}
         questions: dict[BatchId, Question] = {}
-        # The folder is open to all: only what is of a job that is watched is opened.
+        # The folder is open to all: only files of watched jobs are opened.
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(self.records / "asks"):
                 name, _, start = entry.name.partition(".")
@@ -189,7 +189,7 @@ class ShimSpool:
                 on_nodes.unlink(missing_ok=True)
             return
         now = time.time()
-        # One second for the time between this look at the file and the new one in its place.
+        # One second for the time between reading this file and replacing it.
         since = self._since(now + 1) or now
         _put(watch, f"{int(now + seconds)}\n{since:.3f}\n{int(hide)}\n")
         if on_nodes is not None:
@@ -199,7 +199,7 @@ class ShimSpool:
         return self._since(time.time())
 
     def _since(self, now: float) -> float | None:
-        """The beginning of what is vouched for, if it holds at that time."""
+        """The start of the declared time, if the declaration is valid at `now`."""
         try:
             until, since, _ = (self.folder / "watch").read_text().split()
             return float(since) if int(until) > now else None
@@ -208,7 +208,7 @@ class ShimSpool:
 
     def tail(self, path: str, owner: int) -> str:
         try:
-            # Not through a link, and not a pipe: whoever owns the job chose this path, and we may see more than they do.
+            # No link and no pipe: the job's owner chose this path, and we may have more access than the owner.
             with _plain(path) as source:
                 known = os.fstat(source.fileno())
                 if known.st_uid != owner:
@@ -238,7 +238,7 @@ class ShimSpool:
 
 
 def _work_folder(job: WatchedJob) -> Path:
-    """Where a task of Nextflow runs; of the elements of an array it stands in the script."""
+    """The work folder of a Nextflow task; for the elements of an array it is in the script."""
     place = Path(job.directory)
     element = job.id.partition("_")[2]
     if not element:
@@ -257,10 +257,10 @@ def _remove(place: Path, job: WatchedJob) -> None:
 
 
 def _put(path: Path, text: str) -> None:
-    """Into the place of what is there, at once."""
+    """Replace a file atomically."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
-    # Not through a link that somebody else left: the folder may be open to all.
+    # Not through another user's link: the folder may be open to all.
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with os.fdopen(handle, "w") as target:
         os.fchmod(handle, 0o644)
@@ -303,12 +303,12 @@ def _read_question(path: str, start: int, owner: int) -> Question:
 
 
 def _is_same(known: os.stat_result, now: os.stat_result) -> bool:
-    """Whether a file is as it was when it was read: the same, the one name of it, and not changed since."""
+    """Whether a file is unchanged since it was read: the same file, with one name only, not modified."""
     return os.path.samestat(now, known) and now.st_nlink == 1 and now.st_ctime_ns == known.st_ctime_ns
 
 
 def _is_sole(path: str, known: os.stat_result) -> bool:
-    """Whether this is the one name of a file that nobody has linked or changed since."""
+    """Whether this is the only name of a file that was not linked or changed since."""
     return _is_same(known, os.lstat(path))
 
 

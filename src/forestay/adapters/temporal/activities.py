@@ -35,7 +35,7 @@ from forestay.services.peers.run_placement import RunPlacement
 
 WATCH = ("pattern", "until_file", "until_count", "until_quiet", "begun")
 AT_ONCE = 50
-"""Workflows that are told something at the same time."""
+"""Workflows that are signalled at the same time."""
 
 
 @dataclass(slots=True)
@@ -79,12 +79,12 @@ class Activities:
         )
 
     def waiting(self) -> Sequence[Callable[..., Any]]:
-        """Those that take long because they wait."""
+        """The activities that take long because they wait."""
         return (self.watch_files,)
 
     @activity.defn(name="submit_jobs")
     async def submit_jobs(self, payload: Plain) -> Plain | None:
-        """Nothing is answered, or the incident for which the round may not begin, or which of the jobs can never be made."""
+        """Returns None, or the incident that keeps the round from beginning, or the jobs that can never be created."""
         with refusing():
             submitted = await self.jobs.submit(_batch(payload))
         if submitted.bad:
@@ -112,7 +112,7 @@ class Activities:
 
     @activity.defn(name="place_run")
     async def place_run(self, payload: Plain) -> Plain:
-        """Start a sub-flow in the domain where it is expected to end first. Its end is told to the run, wherever it runs."""
+        """Start a sub-flow in the domain where it is expected to end first. Its completion is reported to the run, wherever it runs."""
         prepared = await self.prepare_run(payload)
         if prepared.get("incident"):
             return {"incident": prepared["incident"]}
@@ -140,7 +140,7 @@ class Activities:
 
     @activity.defn(name="last_state")
     async def last_state(self, payload: Plain) -> Plain:
-        """The state with which a run ended, and its flow."""
+        """The final state of a run, and its flow."""
         try:
             state = await self.client.get_workflow_handle(payload["ended"]).query(STATE, result_type=dict)
         except RPCError as error:
@@ -153,7 +153,7 @@ class Activities:
 
     @activity.defn(name="bind_worklet")
     async def bind_worklet(self, payload: Plain) -> Plain:
-        """Which flow is to be run at a place; an empty one: nobody answers for it."""
+        """The flow of a late-bound task; an empty one: nobody binds it."""
         with refusing():
             bound_flow = await self.worklets.bound(
                 payload["tenant"], payload["late_bound"], run=payload["run"], params=payload["params"]
@@ -164,7 +164,7 @@ class Activities:
 
     @activity.defn(name="find_compensation")
     async def find_compensation(self, payload: Plain) -> Plain:
-        """The version of what compensates an action now; an empty one: nothing is registered."""
+        """The present version of an action's compensation; an empty one: nothing is registered."""
         stored = await self.jobs.library.find(payload["tenant"], payload["action"])
         if stored is None:
             return {"version": "", "tries": 0}
@@ -229,7 +229,7 @@ class Activities:
 
     @activity.defn(name="watch_files")
     async def watch_files(self, payload: Plain) -> Plain:
-        """Returns when something is new, or no more will come, or nothing was new for long."""
+        """Returns when there are new files, or no more will come, or none came for long."""
         watch = Watch(**{name: payload[name] for name in WATCH})
         with refusing():
             summary = await self.listings.watch(_round(payload), watch, payload["known"])
@@ -237,7 +237,7 @@ class Activities:
 
     @activity.defn(name="report")
     async def report(self, payload: Plain) -> None:
-        """Part of the run's story; create-only, so a repeat changes nothing."""
+        """Add to the run's story; create-only, so a repeat changes nothing."""
         run = payload["run"]
         body = {name: payload[name] for name in ("kind", "task", "detail")}
         record = Record(f"run:{run}:{payload['id']}", payload["tenant"], "run-event", run, payload["at"], body)
@@ -254,7 +254,7 @@ class Activities:
 
     @activity.defn(name="tell_many")
     async def tell_many(self, payload: Plain) -> None:
-        """Tell many workflows the same; one that has ended needs to hear nothing."""
+        """Send many workflows the same signal; those that have ended do not need it."""
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(target: str) -> None:

@@ -13,7 +13,7 @@ from forestay.ports.errors import Conflict, NotFound, Permanent
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Every other error is tried again by Temporal, for as long as it takes."""
+    """Mark errors that a retry cannot fix; Temporal retries every other error, for as long as it takes."""
     try:
         yield
     except (Permanent, NotFound, Conflict) as error:

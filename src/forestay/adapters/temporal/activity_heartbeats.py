@@ -11,7 +11,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from forestay.adapters.temporal.workflows.temporal_runtime import SILENT
 
 EVERY = SILENT.total_seconds() / 10
-"""Ten in the time in which one must come: an orchestrator that is starved of CPU is not taken for dead."""
+"""Ten in the time within which one must arrive, so that an orchestrator short of CPU is not taken for dead."""
 
 
 class ActivityHeartbeats(Interceptor):

@@ -37,7 +37,7 @@ class CheckActivities:
 
     @activity.defn(name="check_round")
     async def check_round(self, payload: Plain) -> str:
-        """The incident for which a round may not begin, or not end; empty: it may."""
+        """The incident that keeps a round from beginning or completing; empty: it may."""
         order = order_from_plain(payload["order"])
         flow_ref: tuple[str, str, str, str] = (payload["tenant"], payload["owner"], payload["run"], payload["flow"])
         instance_round = InstanceRound(*flow_ref, order.work, order.instance, order.task)
@@ -48,13 +48,13 @@ class CheckActivities:
 
     @activity.defn(name="check_run")
     async def check_run(self, payload: Plain) -> str:
-        """The incident for which a run may not end; empty: it may."""
+        """The incident that keeps a run from completing; empty: it may."""
         known = {name: payload[name] for name in ("tenant", "owner", "run", "flow", "outputs", "times")}
         with refusing():
             return await self.constraints.run_ends(**known)
 
     async def reported(self, payload: Plain) -> None:
-        """A run has told of something; what rules may answer is answered."""
+        """Handle a report of a run; exceptions that rules may answer are answered."""
         if payload["kind"] == EXCEPTION:
             await self.constraints.go_on(payload["detail"])
         elif payload["kind"] in LATE:

@@ -33,7 +33,7 @@ KEY_BYTES = 32
 
 
 class SealedPayloads(PayloadCodec):
-    """Seals with the first key, opens with any; what was never sealed is read as it is, so that sealing can begin at any time."""
+    """Seals with the first key, opens with any; unsealed payloads are read unchanged, so that sealing can be enabled at any time."""
 
     def __init__(self, keys: Mapping[str, bytes]) -> None:
         self._keys = {name: AESGCM(key) for name, key in keys.items()}
@@ -80,7 +80,7 @@ class SealedPayloads(PayloadCodec):
 
 
 def sealed_converter(codec: SealedPayloads | None) -> DataConverter:
-    """How values go to Temporal and come back."""
+    """The converter for values sent to Temporal and back."""
     if codec is None:
         return default()
     return replace(default(), payload_codec=codec, failure_converter_class=DefaultFailureConverterWithEncodedAttributes)

@@ -1,6 +1,6 @@
 """Temporal's development server as a child process: found or downloaded, on loopback, with its runs in a file.
 
-It is started again when it dies, and dies with us however we die: a second one on the same file would spoil it.
+It is restarted when it dies, and dies with this process in any case: a second one on the same file would corrupt it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DIE_WITH_PARENT = (
 
 
 def tied(arguments: list[str], number: signal.Signals = signal.SIGTERM) -> list[str]:
-    """A command that gets this signal from the kernel when we are gone, even by kill -9."""
+    """A command that gets this signal from the kernel when this process is gone, even by kill -9."""
     return [sys.executable, "-I", "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), str(int(number)), *arguments]
 
 
@@ -47,7 +47,7 @@ class Program(NamedTuple):
 
 
 def find_program(setting: str, environment: Mapping[str, str], cache: Path) -> Program | None:
-    """The program by setting, on the path, or fetched earlier; None if there is none. Nothing is fetched here."""
+    """The program by setting, on the path, or downloaded earlier; None if there is none. Nothing is downloaded here."""
     if setting:
         path = Path(setting).expanduser()
         if not _runs(path):
@@ -75,13 +75,13 @@ def _runs(path: Path) -> bool:
 
 
 async def fetch_program(cache: Path) -> Program:
-    """Have the SDK fetch the version that belongs to it, once; `Transient` says why it could not."""
+    """Have the SDK download its matching version, once; `Transient` says why it could not."""
     from temporalio.testing import WorkflowEnvironment
 
     cache.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing else is under way
     try:
         async with asyncio.timeout(FETCH_SECONDS):
-            # It can only be fetched by being started; what we run is started by ourselves.
+            # The SDK can only download it by starting it; the server that we use is started by ourselves.
             started = await WorkflowEnvironment.start_local(download_dest_dir=str(cache))
         await started.shutdown()
     except (RuntimeError, TimeoutError) as error:
@@ -112,7 +112,7 @@ class DevServer:
         return self._process.pid if self._process else None
 
     async def start(self) -> None:
-        """Start it, and keep it going; it answers some seconds later."""
+        """Start it, and restart it when it dies; it answers some seconds later."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(stat.S_IRWXU)  # runs have their parameters in it
         await self._launch()

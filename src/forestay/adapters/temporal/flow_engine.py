@@ -55,7 +55,7 @@ MEANINGS: Mapping[RPCStatusCode, type[PortError]] = {
     RPCStatusCode.UNIMPLEMENTED: Permanent,
     RPCStatusCode.OUT_OF_RANGE: Permanent,
 }
-"""Everything else may go through later."""
+"""Permanent errors; everything else may succeed later."""
 NOT_YET = "no mapping defined for search attribute"
 MARK = 8
 """Bytes by which a cursor is known to be one of ours."""
@@ -64,12 +64,12 @@ _SEARCHABLE = re.compile(r"[\w.@:+/ -]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run of a workflow gives way to a new one, after how long a silence it looks for itself, how many jobs it makes at once."""
+    """When a workflow continues as new, after how long a silence it polls for itself, how many jobs it creates at once."""
 
     history: int = temporal_runtime.HISTORY
     look: float = temporal_runtime.FIRST_LOOK
     batch: int = SHARD_JOBS
-    """Jobs that a shard has made by one activity: each costs six events."""
+    """Jobs that a shard creates by one activity: each activity costs six events."""
 
 
 class TemporalFlowEngine:
@@ -124,7 +124,7 @@ class TemporalFlowEngine:
             "run": start.run,
             "tenant": start.tenant,
             "owner": start.owner,
-            # As text: the order of tasks counts, and Temporal puts the names in a record in order.
+            # As text: the order of tasks matters, and Temporal sorts the names in a record.
             "flow": json.dumps(start.flow),
             "params": dict(start.params),
             "limits": {"history": self.limits.history, "look": self.limits.look, "batch": self.limits.batch},
@@ -179,7 +179,7 @@ class TemporalFlowEngine:
         *,
         again: bool = False,
     ) -> bool:
-        """Start a workflow; False if there is, or was, one of this name. ``again``: it goes on from one that has ended."""
+        """Start a workflow; False if there is, or was, one of this name. ``again``: it continues one that has ended."""
         client = await self.client()
         with translated():
             try:
@@ -300,12 +300,12 @@ class TemporalFlowEngine:
 
 
 def python_queue(task_queue: str) -> str:
-    """Where the runs of Python flows wait: only orchestrators that their operator trusts with such code take them."""
+    """The queue for runs of Python flows: only orchestrators that their operator trusts with such code poll it."""
     return f"{task_queue}-python"
 
 
 async def _newest(client: Client, found: Sequence[WorkflowExecution]) -> list[WorkflowExecution]:
-    """Without the earlier ends of runs that were resumed: a run is listed once."""
+    """The executions without earlier ones of resumed runs: each run is listed once."""
     ended = sorted({execution.id for execution in found if execution.close_time is not None})
     last: dict[str, str] = {}
     for start in range(0, len(ended), NAMED):
@@ -317,7 +317,7 @@ async def _newest(client: Client, found: Sequence[WorkflowExecution]) -> list[Wo
 
 
 async def _register(client: Client) -> None:
-    """Make the search attributes that runs carry; those that are there stay."""
+    """Create the search attributes of runs; existing ones are kept."""
     request = AddSearchAttributesRequest(
         namespace=client.namespace,
         search_attributes={
@@ -333,7 +333,7 @@ async def _register(client: Client) -> None:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Temporal's errors as those of a port."""
+    """Translate Temporal's errors to port errors."""
     try:
         yield
     except RPCError as error:
@@ -351,7 +351,7 @@ def _query(query: RunQuery) -> str:
         temporal_runtime.STATUS: query.state,
         temporal_runtime.OWNER: query.owner,
     }
-    # A run that went on in a new run is that new run.
+    # A run that continued as new is the new run.
     parts = [
         f"WorkflowType IN ({', '.join(repr(run) for run in temporal_runtime.RUNS)})",
         "ExecutionStatus != 'ContinuedAsNew'",
@@ -366,14 +366,14 @@ def _query(query: RunQuery) -> str:
 
 
 def searched(value: str) -> str:
-    """A value that may stand in a search; `Permanent` for any other."""
+    """A value that is allowed in a search; `Permanent` for any other."""
     if _SEARCHABLE.fullmatch(value) is None:
         raise Permanent(f"runs cannot be searched by {value[:40]!r}")
     return value
 
 
 def run_cursor(token: bytes) -> str:
-    """Temporal's own token, marked: of one that it did not make Temporal says that something went wrong, as if asking again could help."""
+    """Temporal's own token, marked: for a foreign token Temporal reports an error as if a retry could help."""
     return urlsafe_b64encode(sha256(token).digest()[:MARK] + token).decode()
 
 

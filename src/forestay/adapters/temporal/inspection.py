@@ -19,7 +19,7 @@ from forestay.ports.errors import Transient
 from forestay.ports.inspections import EngineInspection
 
 RECENT = 60.0
-"""Seconds since an orchestrator last asked; one that waits for work asks anew every minute at the latest."""
+"""Seconds since an orchestrator last polled; a waiting one polls at least once a minute."""
 
 
 async def inspect_engine(engine: TemporalFlowEngine) -> EngineInspection:

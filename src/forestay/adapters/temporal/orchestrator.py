@@ -25,11 +25,11 @@ from forestay.ports.flows.flow_format import FlowFormat
 WORKFLOWS = (FlowRunWorkflow, ShardWorkflow, PlaybookWorkflow, ScheduledRunWorkflow)
 PYTHON_WORKFLOWS = (*WORKFLOWS, PythonRunWorkflow)
 STICKY = timedelta(seconds=5)
-"""How long a workflow waits for the orchestrator that ran it last, before any other may go on with it: so long it stands still when that one was killed."""
+"""How long a workflow waits for the orchestrator that ran it last before any other may continue it: if that one was killed, it is delayed for this time."""
 
 
 def runner(formats: Sequence[FlowFormat] = ()) -> SandboxedWorkflowRunner:
-    """The sandbox, without a copy of the domain for each workflow: it is pure. So is what Python flows import, and what formats declare."""
+    """The sandbox, without a copy of the domain for each workflow: it is pure. So are the imports of Python flows, and the modules that formats declare."""
     pure = [module for flow_format in formats for module in flow_format.pure_modules]
     known = SandboxRestrictions.default.with_passthrough_modules("forestay.domain", "forestay.flows", *pure)
     return SandboxedWorkflowRunner(restrictions=known)
@@ -43,7 +43,7 @@ async def run_orchestrator(
     python: bool = False,
     formats: Sequence[FlowFormat] = (),
 ) -> None:
-    """Work off one task queue, and beside it wait for what runs wait for, until cancelled; with ``python`` the queue of Python flows too."""
+    """Serve one task queue and the queue of waiting activities until cancelled; with ``python`` the queue of Python flows too."""
     added = [flow_format.workflow() for flow_format in formats]
     async with asyncio.TaskGroup() as group:
         for queue, workflows in [(task_queue, WORKFLOWS), (python_queue(task_queue), PYTHON_WORKFLOWS)][
@@ -67,9 +67,9 @@ def _orchestrators(
         activities=activities.all(),
         workflow_runner=sandbox,
         interceptors=[ActivityHeartbeats()],
-        # Most of them wait for their turn at the store, and those of a large flow must not keep the others out.
+        # Most of them wait for the store, and those of a large flow must not block the others.
         max_concurrent_activities=300,
-        # Else Temporal's client keeps them back until it is nearly too late.
+        # Otherwise Temporal's client delays them until it is nearly too late.
         max_heartbeat_throttle_interval=timedelta(seconds=EVERY),
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=10),

@@ -1,6 +1,6 @@
 """The history of a run, read from the histories of its workflows.
 
-A cursor names a run and an event of it, never one of Temporal's own: those name what they read, and come back from outside.
+A cursor names a run and one of its events. It is never Temporal's own: that names what it reads, and comes back from untrusted callers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from forestay.ports.flows.flow_engine import HistoryPage, RunHistoryEvent
 ANSWER = timedelta(seconds=10)
 PAGE = 1000
 RUNS = 5
-"""Runs that one call reads through at most; each has some thousand events."""
+"""The most Temporal runs that one call reads; each has some thousand events."""
 RESUMPTIONS = 100
-"""Of one run, that are looked through for its history."""
+"""The most resumptions of one run that are read for its history."""
 _USUAL = frozenset(
     {
         WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
@@ -35,11 +35,11 @@ _USUAL = frozenset(
         WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
     }
 )
-"""No trouble: Temporal tries again by itself and nothing is wrong."""
+"""Harmless failures: Temporal retries on its own and nothing is wrong."""
 
 
 async def read_history(client: Client, flow_run: str, *, limit: int, cursor: str | None) -> HistoryPage:
-    """Some of what happened, the oldest first."""
+    """A page of the history, oldest first."""
     run, after = _cursor(cursor) if cursor is not None else (await _first_run(client, flow_run), 0)
     found_events: list[RunHistoryEvent] = []
     codec = client.data_converter.payload_codec
@@ -115,7 +115,7 @@ def _cursor(text: str) -> tuple[str, int]:
 
 
 def happenings(event: HistoryEvent) -> Iterator[RunHistoryEvent]:
-    """What an event means for the run, if anything."""
+    """The meaning of an event for the run, if any."""
     at = event.event_time.ToMilliseconds()
     match event.WhichOneof("attributes"):
         case "workflow_execution_started_event_attributes":

@@ -1,6 +1,6 @@
 """Schedules on Temporal: each start is a small workflow that starts the run and lives as long as the run.
 
-Temporal is the only place where schedules are kept. So what is listed is what is kept to.
+Temporal is the only place where schedules are stored, so the list always matches what is executed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OVERLAPS = {
     Overlap.BUFFER_ALL: ScheduleOverlapPolicy.BUFFER_ALL,
     Overlap.ALLOW: ScheduleOverlapPolicy.ALLOW_ALL,
 }
-"""Those of Temporal that cancel or terminate are not among them: a run is ended by its own verbs, so that it is compensated."""
+"""Temporal's policies that cancel or terminate are excluded: a run is ended by its own verbs, so that it is compensated."""
 SHOWN = 10
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ def _schedule(plain: dict[str, Any], schedule: RunSchedule, queue: str) -> Sched
 def _as_plain(
     tenant: str, owner: str, schedule: RunSchedule, flow_name: str, engine: TemporalFlowEngine
 ) -> dict[str, Any]:
-    """What each start is given: all of the schedule that Temporal itself need not know."""
+    """The argument of each start: the parts of the schedule that Temporal itself need not know."""
     return {
         "tenant": tenant,
         "owner": owner,
@@ -185,7 +185,7 @@ async def _described(handle: ScheduleHandle) -> StoredSchedule:
 
 
 def from_plain(plain: dict[str, Any]) -> RunSchedule:
-    """What a start needs to know of its schedule."""
+    """The schedule from the argument of a start."""
     return RunSchedule(
         plain["schedule"], plain["flow"], tuple(plain["cron"]), params=plain["params"], time_zone=plain["time_zone"]
     )

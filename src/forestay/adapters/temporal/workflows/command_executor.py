@@ -1,6 +1,6 @@
 """Executes the commands of a run: those of one round in order, those of different rounds concurrently.
 
-What is not yet carried out is part of the state that a new run begins with, since every command may be repeated.
+Commands not yet carried out are part of the state with which a new run begins, since every command may be repeated.
 """
 
 from __future__ import annotations
@@ -92,16 +92,16 @@ class CommandExecutor:
         self.inbox = inbox
         self.outbox: dict[str, list[Plain]] = {}
         self.orders: dict[str, Plain] = dict(payload.get("orders", {}))
-        """What is under way and looked after by the run itself: the order of each round, and whether its elements are runs."""
+        """The rounds in progress that the run itself follows: the order of each, and whether its elements are runs."""
         self.said = payload.get("said", 0)
         """Counts commands that need a name of their own."""
         self.carriers: set[str] = set()
         self.watches: dict[str, Plain] = dict(payload.get("watches", {}))
-        """The files that a round waits for: what was asked, since when, and how many are known."""
+        """The files that a round waits for: the request, since when, and how many are known."""
         self.watchers: dict[str, asyncio.Task[None]] = {}
 
     def resume(self) -> None:
-        """Queue again what the last run had not carried out."""
+        """Queue again the commands that the last run had not carried out."""
         for work, commands in self.given.get("outbox", {}).items():
             for command in commands:
                 self._queue(work, command)
@@ -151,7 +151,7 @@ class CommandExecutor:
             except temporal_runtime.ActivityRefused as error:
                 self.inbox.append(WorkRefused(temporal_runtime.now(), work, str(error)))
             except temporal_runtime.HeldBack as held:
-                # What else was said of this round was about work that there is none of.
+                # Further commands of this round concern work that does not exist.
                 del waiting[1:]
                 self.orders.pop(work, None)
                 self.inbox.append(RoundHeld(temporal_runtime.now(), work, held.incident, again=True))
@@ -223,7 +223,7 @@ class CommandExecutor:
                 raise TypeError(f"{type(command).__name__} is not supported here")
 
     async def _watch(self, work: str) -> None:
-        """Hear of files as they appear. It goes on beside the round's other commands, which it brings about."""
+        """Watch for files as they appear, concurrently with the round's other commands, which it causes."""
         watch = self.watches[work]
         command = command_from_plain(watch["command"])
         assert isinstance(command, WatchFiles)  # noqa: S101 - nothing else is put there
@@ -262,7 +262,7 @@ class CommandExecutor:
         if submission and submission.get("incident"):
             raise temporal_runtime.HeldBack(submission["incident"])
         if submission and submission.get("bad"):
-            # Of elements that become ready one by one, those that can never be made hold up no others.
+            # When elements become ready one by one, those that can never be created must not block the others.
             bad = from_text(submission["bad"]) << command.first
             work = command.order.work
             self.inbox.append(JobsEnded(temporal_runtime.now(), work, bad=bad, reason=submission["reason"]))
@@ -287,14 +287,14 @@ class CommandExecutor:
         await self._start_child(temporal_runtime.SHARD, name, fields)
 
     def _starts_shards(self, work: str) -> bool:
-        """Whether shards of a round have still to be started."""
+        """Whether shards of a round have yet to be started."""
         return any(command["type"] == StartShard.__name__ for command in self.outbox.get(work, ()))
 
     async def _start_run(self, command: StartRun) -> None:
         work, index = command.order.work, command.index
         asked = self.flow_ref | {"command": as_plain(command)}
         try:
-            # Where a sub-flow that may go to other domains is started is chosen, and done, outside.
+            # For a sub-flow that may run in other domains, an activity chooses the domain and starts it.
             prepared = await temporal_runtime.do("place_run" if command.domain else "prepare_run", asked)
         except temporal_runtime.ActivityRefused as error:
             self.inbox.append(RunEnded(temporal_runtime.now(), work, index, well=False, reason=str(error)))
@@ -315,7 +315,7 @@ class CommandExecutor:
         )
 
     async def _undo_run(self, command: UndoRun) -> None:
-        """Run a sub-flow's run that completed once more, from its last state, to undo what it did. Its jobs know it by its id."""
+        """Run a completed sub-flow again, from its last state, to undo its effects. Its jobs know it by its id."""
         run = run_of(self.run, command.of, command.index)
         try:
             state = await temporal_runtime.do("last_state", self.flow_ref | {"ended": run})
@@ -341,7 +341,7 @@ class CommandExecutor:
     async def _start_child(
         self, kind: str, name: str, payload: Plain, *, again: bool = False, **attributes: str
     ) -> None:
-        """A child lives on whatever becomes of this run, and tells its end itself: no run of ours waits for it."""
+        """Start a child, which continues whatever happens to this run, and reports its end itself: no run waits for it."""
         pairs: list[Any] = [
             temporal_runtime.TENANT.value_set(self.given["tenant"]),
             temporal_runtime.OWNER.value_set(self.given["owner"]),
