@@ -64,7 +64,7 @@ class PlaybookWorkflow:
 
     @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[Plain]) -> None:
-        """That worklets have ended, or that a person stops the playbook."""
+        """Receives completions of worklets, and a person's request to stop the playbook."""
         self.inbox.extend(event_from_plain(event) for event in plain)
 
     @workflow.query(name=temporal_runtime.STATE)
@@ -98,7 +98,7 @@ class PlaybookWorkflow:
         self.inbox.append(StepDone(step, detail, stage) if done else StepRefused(step, detail, stage))
 
     async def _wait(self, look: float) -> None:
-        """Until something is told. Worklets tell their end themselves; one that cannot any more is looked for."""
+        """Wait for a message. Worklets report their completion themselves; those that no longer can are polled."""
         while not self.inbox:
             try:
                 await workflow.wait_condition(lambda: bool(self.inbox), timeout=timedelta(seconds=look))

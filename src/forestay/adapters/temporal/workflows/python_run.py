@@ -1,7 +1,7 @@
 """The run of a Python flow as a workflow: the flow's function runs beside the run's loop, which starts the tasks that it calls.
 
-The source comes with the run, so that every orchestrator runs a run by the very text that it was started with. A function cannot be carried into a new run,
-its state can: only at a checkpoint does a run continue as new. A function that never says where is stopped when its history has become too long.
+The run contains the source, so that every orchestrator executes a run by the text with which it was started. A function cannot be carried into a new run,
+but its state can: a run continues as new only at a checkpoint. A function without checkpoints is stopped when its history has become too long.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
             "instances": [{**instance, "after": self.after.get(instance["id"], [])} for instance in known["instances"]]
         }
 
-    # As every run, but for what grows
+    # The hooks of the common run loop, for a flow that grows
 
     def _read_flow(self, plain: Plain) -> Any:
         return python_from_plain(plain)
@@ -110,7 +110,7 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
         if self.flow_run.phase is not RunPhase.RUNNING and self.function is not None:
             self.function.cancel()
 
-    # The function, and what it asks for
+    # The function and its requests
 
     async def _call(self) -> None:
         try:
@@ -153,7 +153,7 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
             end.set_result(ended)
 
     async def _with_results(self, instance: TaskInstance, file: str, ended: Ended, end: asyncio.Future[Ended]) -> None:
-        """Read what the jobs of a scatter left in their result files."""
+        """Read the result files of a scatter's jobs."""
         works = [instance.work, *instance.earlier]
         asked = self.flow_ref | {"works": works, "count": instance.count, "result": file, "most": MAX_RESULTS_BYTES}
         try:
@@ -185,7 +185,7 @@ def _closed(name: str) -> Callable[..., object]:
 
 
 def _outputs(value: object) -> Plain:
-    """What the function returned, as the outputs of the run."""
+    """The function's return value as the outputs of the run."""
     if value is None:
         return {}
     plain = json.loads(json_text(value, "the flow's return value", MAX_OUTPUTS))

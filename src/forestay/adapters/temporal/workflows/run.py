@@ -1,7 +1,7 @@
 """A run as a workflow: a thin loop around `advance`.
 
-Events wait in the inbox and are taken in one after the other; the carrier carries out the commands. What is not yet carried out is part of the state
-that a new run begins with, since every command may be repeated. So a run may continue as new between any two events.
+Events wait in the inbox and are applied one after the other; the command executor carries out the commands. Commands not yet carried out are part of the state
+with which a new run begins, since every command may be repeated. So a run may continue as new between any two events.
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ class FlowRunWorkflow:
         self.tasks = temporal_runtime.WorkflowTasks()
         self.sleepers: dict[str, asyncio.Task[None]] = {}
         self.finish: FinishRun | None = None
-        """Known as soon as the run has finished; what it still has to say goes out first, perhaps in a later run."""
+        """Set as soon as the run has finished; its remaining messages are sent first, perhaps in a later run."""
         if "finish" in payload:
             finish = command_from_plain(payload["finish"])
             assert isinstance(finish, FinishRun)  # noqa: S101 - nothing else is put there
             self.finish = finish
         self.checking: dict[str, Event] = {}
-        """The last ends of rounds, until it is known whether they may end; no run gives way to a new one meanwhile."""
+        """The last completions of rounds, until it is known whether the rounds may end; the run does not continue as new meanwhile."""
         self.looked_at: set[str] = set()
         self.news = 0
         self.status = ""
         self.woken = False
-        """Something changed without an event: the loop has to look."""
+        """Something changed without an event: the loop must check."""
         self.flow_ref: Plain = {name: payload[name] for name in ("run", "tenant", "owner")} | {"flow": plan.version}
         if payload.get("above"):
             self.flow_ref["above"] = payload["above"]
@@ -122,7 +122,7 @@ class FlowRunWorkflow:
         )
 
     def _checked(self, payload: Plain) -> Plain:
-        """Whether the run's end is looked at, the incidents for which it may not begin yet, and whether the compensation library is asked."""
+        """Whether the run's end is checked, the incidents that keep it from beginning, and whether the compensation library is used."""
         check = EndCheck.WANTED if payload.get("checks") else EndCheck.NONE
         return {
             "check": check,
@@ -157,17 +157,17 @@ class FlowRunWorkflow:
             "reason": self.finish.reason,
         }
 
-    # What comes in
+    # Incoming messages
 
     @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[Plain]) -> None:
-        """Completions of jobs, shards and sub-runs; verbs that a sub-run hands on."""
+        """Receives completions of jobs, shards and sub-runs, and verbs that a sub-run passes on."""
         self.news += 1
         self.inbox.extend(event_from_plain(event) for event in plain)
 
     @workflow.update(name=temporal_runtime.VERB)
     async def verb(self, plain: Plain) -> Plain:
-        """Obey a verb, and say what became of it."""
+        """Execute a verb, and return its outcome."""
         verb = event_from_plain(plain)
         assert isinstance(verb, Verb)  # noqa: S101 - the port sends nothing else
         self.answers.pop(verb.id, None)
@@ -189,7 +189,7 @@ class FlowRunWorkflow:
         return not self.checking and temporal_runtime.too_long(limit) and workflow.all_handlers_finished()
 
     def _look_at_length(self, limit: int) -> None:
-        """A run that can continue at any time need not be looked after."""
+        """Does nothing: a run that can continue as new at any time need not be stopped."""
 
     def _take(self, event: Event) -> None:
         if work := self._ended_round(event):
@@ -202,7 +202,7 @@ class FlowRunWorkflow:
             self._forget_ended()
 
     def _ended_round(self, event: Event) -> str:
-        """The round that completes by this event and at whose end nobody has looked yet; empty: none. Where its own jobs are the last, the relay has looked."""
+        """The round that completes by this event and has not been checked yet; empty: none. Where its own jobs are the last, the relay has checked it."""
         run = self.flow_run
         if not self.given.get("checks") or run.phase is not RunPhase.RUNNING:
             return ""
@@ -210,7 +210,7 @@ class FlowRunWorkflow:
             instance = instance_at(run.instances, event.work)
             rounds = [instance] if instance is not None else []
         else:
-            # What was given up, because its input never came, has no job whose end the relay could see.
+            # Elements that were given up, because their input never came, have no job whose completion the relay could see.
             rounds = [instance for instance in run.instances.values() if is_streamed(run, instance)]
         rounds = [instance for instance in rounds if instance.verdict is None and instance.work not in self.looked_at]
         after = advance(run, event)[0].instances if rounds else {}
@@ -223,7 +223,7 @@ class FlowRunWorkflow:
         return ""
 
     async def _check_end(self, event: Event, work: str) -> None:
-        """Ask whether a round that shards or sub-runs have done may end; the end is taken in when that is known."""
+        """Check whether a round finished by shards or sub-runs may end; its completion is applied when that is known."""
         instance = instance_at(self.flow_run.instances, work)
         if instance is not None:
             order = {"work": instance.work, "instance": instance.id, "task": instance.task}
@@ -260,7 +260,7 @@ class FlowRunWorkflow:
             "inbox": [as_plain(event) for event in self.inbox],
         }
 
-    # What goes out
+    # Outgoing messages
 
     def _perform(self, commands: tuple[Command, ...]) -> None:
         for command in commands:
@@ -310,7 +310,7 @@ class FlowRunWorkflow:
         self.inbox.append(TimerFired(temporal_runtime.now(), timer))
 
     async def _look(self, seconds: float) -> None:
-        """Anti-entropy, for the jobs that the run looks after itself."""
+        """Anti-entropy, for the jobs that the run itself follows."""
         while True:
             news = self.news
             await asyncio.sleep(seconds)
@@ -329,7 +329,7 @@ class FlowRunWorkflow:
                 )
 
     def _own(self, work: str) -> Plain:
-        """The elements of a round that the run looks after, as they are known here."""
+        """The known state of a round's elements that the run itself follows."""
         fan_out = fan_out_of(self.flow_run.instances, self.flow_run.stack, work)
         own = fan_out.own if fan_out is not None else None
         if own is None:

@@ -38,13 +38,13 @@ class ScheduledRunWorkflow:
             try:
                 await workflow.wait_condition(lambda: self.ended, timeout=timedelta(seconds=seconds))
             except TimeoutError:
-                # A run that was ended from outside tells nobody.
+                # A run that was terminated from outside does not report its end.
                 seconds = min(2 * seconds, temporal_runtime.LAST_LOOK)
                 self.ended = bool(await temporal_runtime.do("run_has_ended", {"run": started}))
         return {"run": started, "reason": ""}
 
     @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[dict[str, Any]]) -> None:
-        """The run's end; whatever else is told is for runs."""
+        """Receives the run's completion; other messages are for runs."""
         if any(message.get("type") == RunEnded.__name__ for message in plain):
             self.ended = True

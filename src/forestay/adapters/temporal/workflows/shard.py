@@ -44,7 +44,7 @@ class ShardWorkflow:
         self.outbox: deque[Plain] = deque(payload.get("outbox", ()))
         self.tasks = temporal_runtime.WorkflowTasks()
         self.news = 0
-        """Counts what was told, so that a look at the jobs is spared while there is news."""
+        """Counts messages, so that the jobs are not polled while messages arrive."""
         if "run" in payload:
             self.shard = ShardRun.from_plain(payload["run"])
         else:
@@ -96,7 +96,7 @@ class ShardWorkflow:
 
     @workflow.signal(name=temporal_runtime.MESSAGES)
     def messages(self, plain: list[Plain]) -> None:
-        """Ends from the relay, growth, holds and cancellation from the run."""
+        """Receives completions from the relay, and growth, holds and cancellation from the run."""
         self.news += 1
         for event in plain:
             message = from_plain(event)
@@ -146,7 +146,7 @@ class ShardWorkflow:
         self.inbox.append(BatchAccepted(command.first, command.count))
 
     def _batch(self) -> Plain:
-        """Whose jobs, and of what they are made."""
+        """The fields that identify the jobs of this shard and their order."""
         batch: Plain = {**self.given["flow_ref"], "order": self.given["order"], "shard": self.given["shard"]}
         return batch | ({"works": list(self.shard.works)} if self.shard.works else {})
 
@@ -155,7 +155,7 @@ class ShardWorkflow:
         return run.count - run.skipped.bit_count() if run.wait else 0
 
     async def _look(self, seconds: float) -> None:
-        """Anti-entropy: after long silence, look how the jobs stand and make again what the store has lost."""
+        """Anti-entropy: after long silence, poll the jobs and create again those that the store has lost."""
         while True:
             news = self.news
             await asyncio.sleep(seconds)

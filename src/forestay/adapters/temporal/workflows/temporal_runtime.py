@@ -23,24 +23,24 @@ RUN = "run"
 SHARD = "shard"
 PYTHON_RUN = "python-run"
 MESSAGE = "message"
-"""A message for a flow that waits for some."""
+"""The signal with a message for a flow that waits for messages."""
 PLAYBOOK = "playbook"
 SCHEDULED_RUN = "scheduled-run"
 RUNS = (RUN, PYTHON_RUN, *map(run_type, PACKAGES))
 
 ASKING = "asking"
-"""The state of a run that waits for a person's answer, as it is searched for."""
+"""The searchable state of a run that waits for a person's answer."""
 
 HISTORY = 4000
 """Events after which a run continues as new; far below the 8,000 that we allow and the 51,200 that Temporal does."""
 FIRST_LOOK = 600
-"""Seconds without news after which a run or shard looks itself how its jobs stand; twice as long each time after."""
+"""Seconds without messages after which a run or shard polls its jobs itself; doubled each time."""
 LAST_LOOK = 6 * 3600
 SILENT = timedelta(seconds=20)
-"""An activity that has given no sign of life for so long is given to another orchestrator: its own was killed."""
+"""The time without a heartbeat after which an activity is given to another orchestrator: its own was killed."""
 
 REFUSED = "Refused"
-"""The type of an activity's error that no repeat can fix."""
+"""The type of an activity's error that no retry can fix."""
 
 TENANT = SearchAttributeKey.for_keyword("ForestayTenant")
 OWNER = SearchAttributeKey.for_keyword("ForestayOwner")
@@ -49,11 +49,11 @@ VERSION = SearchAttributeKey.for_keyword("ForestayVersion")
 STATUS = SearchAttributeKey.for_keyword("ForestayState")
 ATTRIBUTES = (TENANT, OWNER, FLOW, VERSION, STATUS)
 BEGUN = "ForestayBegun"
-"""In the memo of a run that goes on from another: when the run began, in milliseconds since 1970."""
+"""In the memo of a run that was continued as new: when the run began, in milliseconds since 1970."""
 SCHEDULE = "ForestaySchedule"
 """In the memo of a run that a schedule started: its name."""
 RESUMED = "ForestayResumed"
-"""In the memo of the run with which a run that had ended goes on: the Temporal run with which it ended."""
+"""In the memo of the Temporal run that resumes an ended run: the Temporal run with which it had ended."""
 
 _RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=200),
@@ -68,7 +68,7 @@ class ActivityRefused(Exception):
 
 
 class HeldBack(Exception):
-    """Nothing of a round was begun: what to do about it is being seen to."""
+    """Nothing of a round was begun: its incident is being handled."""
 
     def __init__(self, incident: str) -> None:
         super().__init__(incident)
@@ -76,19 +76,19 @@ class HeldBack(Exception):
 
 
 async def do(activity: str, payload: Plain, *, seconds: int = 120) -> Any:
-    """Have an activity do something, however long it takes to get it done."""
+    """Run an activity, retried until it succeeds or is refused."""
     return await _done(activity, payload, start_to_close_timeout=timedelta(seconds=seconds))
 
 
 async def ask(activity: str, payload: Plain) -> Any:
-    """Have an activity say something that it knows by heart: in this very orchestrator, at the cost of one event and of no turn of the server's."""
+    """Run a local activity that answers from memory: in this orchestrator, at the cost of one event and no round trip to the server."""
     return await workflow.execute_local_activity(
         activity, payload, start_to_close_timeout=timedelta(seconds=10), retry_policy=_RETRY
     )
 
 
 async def wait_for(activity: str, payload: Plain) -> Any:
-    """Have an activity wait for something. Such ones have a queue of their own, so that those who work need not wait behind those who wait."""
+    """Run an activity that waits for something. These have a queue of their own, so that working activities need not wait behind waiting ones."""
     return await _done(
         activity,
         payload,
@@ -111,7 +111,7 @@ async def _done(activity: str, payload: Plain, **how: Any) -> Any:
 
 
 async def tell(target: str, *messages: Plain) -> None:
-    """Signal another workflow; one that has ended needs to hear nothing."""
+    """Signal another workflow; one that has ended does not need it."""
     try:
         await workflow.get_external_workflow_handle(target).signal(MESSAGES, list(messages))
     except FailureError:
@@ -124,7 +124,7 @@ def now() -> int:
 
 
 def begun() -> dict[str, Any]:
-    """The memo of the run that comes next: when the run began, whichever of its runs this is, and by which schedule."""
+    """The memo of the next run when continuing as new: when the first of its runs began, and its schedule."""
     at = workflow.info().workflow_start_time
     schedule = workflow.memo_value(SCHEDULE, "", type_hint=str)
     memo: dict[str, Any] = {BEGUN: workflow.memo_value(BEGUN, round(at.timestamp() * 1000), type_hint=int)}
@@ -132,7 +132,7 @@ def begun() -> dict[str, Any]:
 
 
 def too_long(limit: int) -> bool:
-    """Whether the history has become long enough to begin a new one."""
+    """Whether the history is long enough to continue as new."""
     info = workflow.info()
     return info.is_continue_as_new_suggested() or info.get_current_history_length() >= limit
 
@@ -143,7 +143,7 @@ def attributes(*pairs: Any) -> TypedSearchAttributes:
 
 
 class WorkflowTasks:
-    """What a workflow does beside its loop. An error in it is a bug: it is raised in the loop, so that Temporal holds the workflow until it is recovered."""
+    """Tasks of a workflow beside its loop. An error in one is a bug: it is raised in the loop, so that Temporal holds the workflow until it is fixed."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
