@@ -44,6 +44,7 @@ _ALIASES: dict[str, tuple[str, ...]] = {
     "stage": ("stage", "phase_of_job", "job_stage"),
 }  # fmt: skip
 _LOGS = ("stdout", "stdout_tail", "stderr", "stderr_tail", "output", "error", "error_message", "message", "msg", "traceback", "exception", "comment", "detail", "details")  # fmt: skip
+_USED = frozenset(name for names in (*_ALIASES.values(), _LOGS) for name in names)
 
 SLURM_STATES = {
     "BOOT_FAIL": "BF", "CANCELLED": "CA", "COMPLETED": "CD", "CONFIGURING": "CF", "COMPLETING": "CG", "DEADLINE": "DL", "FAILED": "F",
@@ -82,9 +83,8 @@ def read_evidence(plain: Mapping[str, Any]) -> Evidence:
         exit_code, signal = _wait_status(exit_code, signal)
     state, by = _state(known["scheduler_state"])
     reason = _text(known["scheduler_reason"])
-    used = {name for names in (*_ALIASES.values(), _LOGS) for name in names}
     more = {
-        str(name)[:200]: _shallow(value) for name, value in list(plain.items())[:MOST_MORE] if _key(name) not in used
+        str(name)[:200]: _shallow(value) for name, value in list(plain.items())[:MOST_MORE] if _key(name) not in _USED
     }
     if by:
         more["cancelled_by"] = by

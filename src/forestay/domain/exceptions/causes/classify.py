@@ -337,14 +337,14 @@ def _judged(seen: PreparedEvidence, match: PatternMatch, end: _LogEnd) -> _Patte
 class _LogEnd:
     """The block of errors that ends a log: a traceback, a chain of causes, a tool's own summary."""
 
-    between: Sequence[int]
-    """How many ordinary lines are between each line and the block: after an error they show that the program continued."""
+    between: Sequence[bool]
+    """Whether ordinary lines stand between each line and the block: behind an error they say that the program went on."""
     behind: int
     """How many ordinary lines follow the block."""
 
 
 def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int | None = None) -> _LogEnd:
-    between = [0] * len(seen.lines)
+    between = [False] * len(seen.lines)
     matched = 0
     begins = seen.log_lines
     for match in matches:
@@ -356,12 +356,18 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
     if first is None:
         first = begins
     behind = -1
-    total = run = indented = 0
+    run = indented = 0
+    parted = False
+    two_parts = any(line.startswith(OUTPUT_FOLLOWS) for line in seen.lowered)
     for place in range(seen.log_lines - 1, first - 1, -1):
         line = seen.lowered[place]
         if not line or seen.quoted >> place & 1:
             continue
-        between[place] = total + (run if run >= GAP and behind >= 0 else 0)
+        parted = parted or (run >= GAP and behind >= 0)
+        between[place] = parted
+        if parted and not two_parts:
+            # Nothing before it makes this less true, nor says more of the block.
+            continue
         if matched >> place & 1 or tells_trouble(line):
             if warns(line):
                 continue
@@ -371,12 +377,12 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
                 indented = 0
                 continue
             if behind < 0:
-                behind, run = run, 0
-            total, run, indented = between[place], 0, 0
+                behind = run
+            run = indented = 0
         elif is_heading(line):
             indented = 0
             if line.startswith(OUTPUT_FOLLOWS):
-                total = run = 0
+                parted, run = False, 0
         elif line[0].isspace() and not _TABLE.match(line):
             # It belongs to the line above it, ordinary or not.
             indented += 1

@@ -160,10 +160,13 @@ def bounded_lines(log: str | Iterable[str]) -> tuple[str, ...]:
     lines = text.replace("\x00", "").splitlines()
     while lines and not lines[-1].rstrip():
         lines.pop()
+    tail = [line.rstrip() for line in lines[-MOST_LINES:]]
+    if len(text) < MOST_CHARACTERS and max(map(len, tail), default=0) <= LONGEST_LINE:
+        return tuple(tail)
     kept: list[str] = []
     left = MOST_CHARACTERS
-    for part in reversed(lines[-MOST_LINES:]):
-        line = shortened(part.rstrip())
+    for part in reversed(tail):
+        line = shortened(part)
         left -= len(line) + 1
         if left < 0:
             break
@@ -365,6 +368,8 @@ _WARNING_WORDS = (
 )  # fmt: skip
 """Each alternative of `_WARNS` needs one of these texts. Searching for them takes a tenth of its time, and most lines have none."""
 _LEVEL = re.compile(r".{0,60}?(?:\b(?:info|debug|trace|notice|verbose)\b|\[[imd]\]|\[m::)")
+_LEVEL_WORDS = ("info", "debug", "trace", "notice", "verbose", "[i]", "[m]", "[d]", "[m::")
+"""`_LEVEL` needs one of these texts."""
 _INFORMATION = re.compile(
     r"[\d\s\[\](){}<>:/.,tz|+-]{0,60}(?:info|debug|trace|notice|verbose)\b(?!\s*=)|[id]\d{4} \d\d:\d\d:\d\d"
 )
@@ -400,7 +405,10 @@ def is_information(line: str) -> bool:
 
 def only_informs(line: str) -> bool:
     """Whether its own level says that nothing is wrong, and none of its words disagrees."""
-    return _LEVEL.match(line) is not None and not tells_trouble(line)
+    for word in _LEVEL_WORDS:
+        if word in line:
+            return _LEVEL.match(line) is not None and not tells_trouble(line)
+    return False
 
 
 _FRAME = re.compile(r"^\s*(?:e {1,4})?file \"[^\"]{1,400}\", line \d")

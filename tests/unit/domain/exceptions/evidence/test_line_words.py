@@ -26,7 +26,7 @@ WORDS = (
     "warning", "warn", "userwarning: x", "deprecated", "[w]", "re-trying", "retrying", "will be retried", "retry(", "retry in", "2 retries left", "attempt 2 of 3", "ignored",
     "ignoring", "non-fatal", "nonfatal", "skipping", "using defaults", "falling back", "fallback", "no errors", "0 problems", "zero failures", "errors: 0", "error rate",
     "might be corrupted:", "succeeded", "recovered", "if this problem persists", "at ", "  at x", "\tat x", 'file "x"', ' file "x"', "caused by", " caused by", "no such", "core dump",
-    "info", "[i]", "debug", "done:", "done: ", ": ", "tip: x", "  shutting down", "====", "word", "\u3000word", "exit", "é", "\ud800", "\x1f", "\u2003",
+    "info", "[i]", "debug", "trace", "notice", "verbose", "[m]", "[d]", "[m::", "done:", "done: ", ": ", "tip: x", "  shutting down", "====", "word", "\u3000word", "exit", "é", "\ud800", "\x1f", "\u2003",
 )  # fmt: skip
 
 
