@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.unit.packs.long_logs import (
@@ -22,7 +22,7 @@ from tests.unit.packs.shipped import classifier
 
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.classify import weigh
-from forestay.domain.exceptions.evidence.evidence import MOST_LINES, PreparedEvidence
+from forestay.domain.exceptions.evidence.evidence import MOST_LINES, Evidence, PreparedEvidence
 
 
 @pytest.mark.parametrize("surroundings", list(Surroundings))
@@ -121,3 +121,20 @@ def test_the_end_of_a_long_log_says_what_the_whole_log_says() -> None:
                 expected.retry,
                 expected.pattern,
             ), log.source
+
+
+def test_a_long_log_that_its_end_does_not_explain_is_read_as_a_whole() -> None:
+    """What was found in the last lines is not looked for again, and nothing of it is lost."""
+    survived = "cp: error writing '/scratch/idx': No space left on device"
+    ending = [*(f"tile {number}: wrote 512 rows" for number in range(60)), "error: the frobnicator gave up"]
+    log = ["reading", survived, *(f"block {number} done" for number in range(200)), *ending]
+    evidence = Evidence(exit_code=3, log_tail=tuple(log), scheduler_reason="see http://wiki/ended")
+    last = PreparedEvidence(replace(evidence, log_tail=evidence.log_tail[-40:]))
+    classifier().matches(last)
+    whole, by_parts = PreparedEvidence(evidence), PreparedEvidence(evidence, last)
+    matches = {match.pattern.name: match for match in classifier().matches(whole)}
+    assert {match.pattern.name: match for match in classifier().matches(by_parts)} == matches
+    assert by_parts.matched == whole.matched
+    assert any(survived == evidence.log_tail[place] for match in matches.values() for place in match.places)
+    finding, expected = classifier().classify(evidence), weigh(whole, list(matches.values()))
+    assert (finding.cause, finding.pattern, finding.also) == (expected.cause, expected.pattern, expected.also)

@@ -138,22 +138,21 @@ class Classifier:
 
     def classify(self, evidence: Evidence) -> CauseFinding:
         """What the evidence points to; `unknown` rather than a guess."""
-        if len(evidence.log_tail) > 2 * END:
-            finding = self._by_its_end(evidence)
+        last: PreparedEvidence | None = None
+        if len(evidence.log_tail) > 2 * END and OUTPUT_FOLLOWS not in "\n".join(evidence.log_tail).lower():
+            last = PreparedEvidence(replace(evidence, log_tail=evidence.log_tail[-END:]))
+            finding = self._by_its_end(last)
             if finding is not None:
                 return finding
-        seen = PreparedEvidence(evidence)
+        seen = PreparedEvidence(evidence, last)
         matches = self.matches(seen)
         return self._compared(weigh(seen, matches), seen, matches)
 
-    def _by_its_end(self, evidence: Evidence) -> CauseFinding | None:
-        """The cause by the last lines of a long log, if these contain the whole block of errors that ends it, and a pattern matches there.
+    def _by_its_end(self, seen: PreparedEvidence) -> CauseFinding | None:
+        """What the last lines of a long log point to, if the errors that end it stand there whole and are known.
 
         Errors before them were survived and would not be the answer; searching for them would take most of the time.
         """
-        if OUTPUT_FOLLOWS in "\n".join(evidence.log_tail).lower():
-            return None
-        seen = PreparedEvidence(replace(evidence, log_tail=evidence.log_tail[-END:]))
         matches = self.matches(seen)
         end = _log_end(seen, matches, first=0)
         if not end.between[0]:

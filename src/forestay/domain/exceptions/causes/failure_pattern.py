@@ -241,14 +241,18 @@ class PatternIndex:
     def _matched(self, seen: PreparedEvidence) -> Mapping[str, int]:
         """The lines that each expression matches. Lines are bits of a number."""
         matched: dict[str, int] = {}
-        bit = 1
-        for line, lowered in zip(seen.lines, seen.lowered, strict=True):
+        known, lines = seen.last, seen.lines
+        if known is not None and known.matched is not None:
+            before = seen.log_lines - known.log_lines
+            lines = lines[:before]
+            own = self._expressions.names
+            matched = {name: bits << before for name, bits in known.matched.items() if name in own}
+        for place, line in enumerate(lines):
             expressions = self._expressions.found_in(line)
-            if begins := behind_prefix(lowered):
+            if begins := behind_prefix(seen.lowered[place]):
                 expressions += self._anchored.found_in(line[begins:])
             for expression in expressions:
-                matched[expression] = matched.get(expression, 0) | bit
-            bit <<= 1
+                matched[expression] = matched.get(expression, 0) | 1 << place
         return matched
 
 

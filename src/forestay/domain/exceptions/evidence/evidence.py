@@ -289,6 +289,7 @@ class PreparedEvidence:
     __slots__ = (
         "evidence",
         "exit_codes",
+        "last",
         "lines",
         "log_lines",
         "lowered",
@@ -300,8 +301,10 @@ class PreparedEvidence:
         "words",
     )
 
-    def __init__(self, evidence: Evidence) -> None:
+    def __init__(self, evidence: Evidence, last: PreparedEvidence | None = None) -> None:
         self.evidence = evidence
+        self.last = last
+        """The same with the last lines of the log only, where an index has looked already."""
         self.log_lines = len(evidence.log_tail)
         # A sentence as a reason or a transfer's result is read like a line of the log: it often quotes one.
         texts = [text for text in (evidence.transfer, evidence.scheduler_reason) if " " in text]

@@ -40,7 +40,8 @@ class ExpressionSet:
     """Many expressions that are looked for at once: literal texts that they need rule most of them out."""
 
     def __init__(self, expressions: Iterable[str]) -> None:
-        self._expressions: Sequence[str] = sorted(set(expressions))
+        self.names = frozenset(expressions)
+        self._expressions: Sequence[str] = sorted(self.names)
         self._filter = re2.Filter()
         for expression in self._expressions:
             self._filter.Add(expression, _OPTIONS)
