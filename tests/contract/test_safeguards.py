@@ -23,7 +23,7 @@ from forestay.domain.exceptions.safeguards.safeguards import (
     Safeguard,
     SafeguardPolicy,
 )
-from forestay.domain.exceptions.safeguards.storm import FailureSignature
+from forestay.domain.exceptions.safeguards.storm import FailureSignature, Trial
 from forestay.domain.jobs.job_document import State
 from forestay.ports.documents import Document, DocumentStore
 from forestay.ports.errors import Conflict, NotFound, Transient
@@ -34,6 +34,7 @@ from forestay.services.exceptions.safeguards.storm_tracker import KIND, CanaryOu
 OpenAnother = Callable[[], Awaitable[Stores]]
 POLICY = SafeguardPolicy(owner_acts=RateLimit(500, 10 * MINUTE), rule_acts=RateLimit(10_000, MINUTE), lasts=MINUTE)
 RULE = "domain/site/r1"
+TRIAL = Trial(RULE)
 
 
 @dataclass
@@ -164,7 +165,7 @@ async def test_what_came_of_a_try_is_read_from_the_jobs(stores: Stores) -> None:
     await own.storms.notice("alpha", [request(n).sign for n in range(100)])
     (first,) = await own.permit([request(0)])
     assert isinstance(first, ActionGranted)
-    assert await own.storms.look("alpha") == [CanaryOutcome(first.group, RULE, "j0/1", None)], "there is no such job"
+    assert await own.storms.look("alpha") == [CanaryOutcome(first.group, TRIAL, "j0/1", None)], "there is no such job"
     (first,) = await own.permit([request(1)])
     assert isinstance(first, ActionGranted), "another goes in its place"
 
@@ -176,11 +177,11 @@ async def test_what_came_of_a_try_is_read_from_the_jobs(stores: Stores) -> None:
         [DocumentChange(replace(done, id="j1", state=State.COMPLETED, attempt=2), written[0].version)]
     )
     assert isinstance(written[0], Written)
-    assert await own.storms.look("alpha") == [CanaryOutcome(first.group, RULE, "j1/1", True)]
+    assert await own.storms.look("alpha") == [CanaryOutcome(first.group, TRIAL, "j1/1", True)]
     answers = await own.permit([request(n) for n in range(2, 20)])
     assert sum(1 for answer in answers if isinstance(answer, ActionGranted)) == 10
 
-    bad = [CanaryOutcome(first.group, RULE, f"j{n}/1", False) for n in range(2, 5)]
+    bad = [CanaryOutcome(first.group, TRIAL, f"j{n}/1", False) for n in range(2, 5)]
     await own.storms.tell("alpha", bad)
     (held,) = await own.storms.groups("alpha")
     assert held.held
@@ -196,7 +197,26 @@ async def test_what_came_of_a_try_is_read_from_the_jobs(stores: Stores) -> None:
     await own.storms.let_all("alpha", first.group, RULE)
     answers = await own.permit([request(n) for n in range(40, 50)])
     assert all(isinstance(answer, ActionGranted) for answer in answers)
-    assert len((await own.storms.groups("alpha"))[0].canaries[RULE].pending) == 10, "some are watched still"
+    assert len((await own.storms.groups("alpha"))[0].canaries[TRIAL].pending) == 10, "some are watched still"
+
+
+async def test_a_person_lets_one_error_of_a_storm_through_or_all_of_them(stores: Stores) -> None:
+    own = handler(stores, Hand())
+    await own.storms.notice("alpha", [request(n).sign for n in range(100)])
+    acts = [replace(request(n), fingerprint=f"1-error{n}") for n in range(3)]
+    assert [type(answer) for answer in await own.permit(acts)] == [ActionGranted] * 3, "each error is tried on its own"
+    (group,) = await own.storms.groups("alpha")
+    await own.storms.tell(
+        "alpha", [CanaryOutcome(group.id, Trial(RULE, act.fingerprint), act.act, False) for act in acts]
+    )
+    (held,) = await own.storms.groups("alpha")
+    assert held.held
+    let = await own.storms.let_all("alpha", group.id, RULE, "1-error0")
+    assert [canary.held for canary in let.canaries.values()] == [False, True, True]
+    with pytest.raises(NotFound):
+        await own.storms.try_again("alpha", group.id, RULE, "1-error9")
+    let = await own.storms.try_again("alpha", group.id, RULE)
+    assert not any(canary.held for canary in let.canaries.values()), "without an error, of each"
 
 
 async def test_a_reconciler_follows_what_canaries_let_through(stores: Stores) -> None:

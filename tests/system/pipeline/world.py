@@ -141,7 +141,7 @@ class World:
         storms = self.components.safeguards.storms
         for tenant in TENANTS:
             for group in [group for group in await storms.groups(tenant) if group.held]:
-                for rule in sorted(group.canaries):
+                for rule in sorted({trial.rule for trial in group.canaries}):
                     await storms.let_all(tenant, group.id, rule)
                 await self.components.recovery.wake(tenant, group.id)
 

@@ -23,9 +23,11 @@ def let_acts_go_on(*, reason: str, everywhere: bool = False) -> Call[Json]:
     return Call("POST", "/v1/safeguards/go", document, body=orjson.dumps({"reason": reason, "everywhere": everywhere}))
 
 
-def decide_group(group: str, rule: str, do: str, *, reason: str) -> Call[Json]:
-    """Try a rule on the group of a storm again (`try`), or let it act on all of them (`all`)."""
+def decide_group(group: str, rule: str, do: str, *, reason: str, fingerprint: str | None = None) -> Call[Json]:
+    """Try a rule on the group of a storm again (`try`), or let it act on all of them (`all`); with a fingerprint, on those of one error."""
     body = {"group": group, "rule": rule, "do": do, "reason": reason}
+    if fingerprint is not None:
+        body["fingerprint"] = fingerprint
     return Call("POST", "/v1/safeguards/groups", document, body=orjson.dumps(body))
 
 

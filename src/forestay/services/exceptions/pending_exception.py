@@ -77,6 +77,7 @@ class PendingException:
             charged=job is None or self.status.cause not in INFRASTRUCTURE,
             chain=chain,
             also=tuple(also),
+            fingerprint=self.status.fingerprint,
             decision=self.decision.id,
         )
 

@@ -168,16 +168,16 @@ async def test_what_is_held_while_its_group_is_let_through_does_not_stay_held(
     safeguards = handler.safeguards.limits
     await handler.handle_failures([(await desk.put(f"job-{number}", resources=NEEDS), OOM) for number in range(60)])
     (group,) = await safeguards.storms.groups("lab")
-    ((named, canary),) = group.canaries.items()
-    assert named.endswith(rule)
-    await safeguards.storms.tell("lab", [CanaryOutcome(group.id, named, act, well=False) for act in canary.pending])
+    ((trial, canary),) = group.canaries.items()
+    assert trial.rule.endswith(rule)
+    await safeguards.storms.tell("lab", [CanaryOutcome(group.id, trial, act, well=False) for act in canary.pending])
     await handler.handle_failures([(await desk.put("before", resources=NEEDS), OOM)])
     assert (await desk.status("before"))[0] is IncidentState.HELD
     real = ActionLimits.permit
 
     async def spoken_meanwhile(self: ActionLimits, *asked: Any) -> Any:
         answers = await real(self, *asked)
-        await self.storms.let_all("lab", group.id, named)
+        await self.storms.let_all("lab", group.id, trial.rule)
         return answers
 
     monkeypatch.setattr(ActionLimits, "permit", spoken_meanwhile)

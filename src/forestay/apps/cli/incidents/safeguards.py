@@ -34,6 +34,12 @@ Rule = Annotated[
         "--rule", metavar="RULE", help="The rule's id, or the beginning of it; without it the default retry policy."
     ),
 ]
+TriedError = Annotated[
+    str,
+    typer.Option(
+        "--error", metavar="FINGERPRINT", help="Only the failures of this error; without it those of each error."
+    ),
+]
 
 
 def show(session: Session) -> int:
@@ -66,23 +72,27 @@ def resume(session: Session, reason: Reason, everywhere: Everywhere = False) -> 
     return _switched(session, session.client.send(safeguard_calls.let_acts_go_on(reason=reason, everywhere=everywhere)))
 
 
-def try_again(session: Session, group: Annotated[str, GROUP], reason: Reason, rule: Rule = "") -> int:
+def try_again(
+    session: Session, group: Annotated[str, GROUP], reason: Reason, rule: Rule = "", error: TriedError = ""
+) -> int:
     """Try a rule again on the first failures of a held group (canary).
 
     forestay safeguards try cause:node@1 --reason "the node is back"
     """
-    return _decide(session, group, rule, "try", reason)
+    return _decide(session, group, rule, error, "try", reason)
 
 
-def allow(session: Session, group: Annotated[str, GROUP], reason: Reason, rule: Rule = "") -> int:
+def allow(
+    session: Session, group: Annotated[str, GROUP], reason: Reason, rule: Rule = "", error: TriedError = ""
+) -> int:
     """Let a rule act on all failures of a held group.
 
     forestay safeguards allow cause:node@1 --reason "checked by hand"
     """
-    return _decide(session, group, rule, "all", reason)
+    return _decide(session, group, rule, error, "all", reason)
 
 
-def _decide(session: Session, group: str, rule: str, action: str, reason: str) -> int:
+def _decide(session: Session, group: str, rule: str, error: str, action: str, reason: str) -> int:
     from forestay.client.api import safeguard_calls
     from forestay.client.api.naming import only
 
@@ -93,7 +103,9 @@ def _decide(session: Session, group: str, rule: str, action: str, reason: str) -
     if rule:
         tried = {entry["rule"] for entry in known[group]["tried"]}
         rule = only(rule, {name for name in tried if name == rule or _ids(name, rule)}, "rule")
-    reply = session.client.send(safeguard_calls.decide_group(group, rule, action, reason=reason))
+    reply = session.client.send(
+        safeguard_calls.decide_group(group, rule, action, reason=reason, fingerprint=error or None)
+    )
     if session.out.as_json:
         session.out.document(reply)
     else:
@@ -151,11 +163,20 @@ def _show(session: Session, reply: dict[str, Any]) -> int:
 
 def _tried(group: dict[str, Any]) -> str:
     words = {"trying": "being tried", "all": "acts on all", "held": "failed, needs attention"}
+    tries: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for entry in group["tried"]:
+        tries.setdefault((entry["rule"], entry["state"]), []).append(entry)
     lines = [
-        f"{rule['rule'] or 'default retry policy'}: {words[rule['state']]} ({rule['well']} well, {rule['bad']} bad)"
-        for rule in group["tried"]
+        f"{rule or 'default retry policy'}{_on(entries)}: {words[state]}"
+        f" ({sum(entry['well'] for entry in entries)} well, {sum(entry['bad'] for entry in entries)} bad)"
+        for (rule, state), entries in tries.items()
     ]
     return "; ".join(lines) or "nothing yet"
+
+
+def _on(entries: list[dict[str, Any]]) -> str:
+    """The error that a rule is tried on, or of how many."""
+    return f" on {len(entries)} errors" if len(entries) > 1 else f" on {entries[0]['fingerprint']}".removesuffix(" on ")
 
 
 def _limit(limit: dict[str, Any]) -> list[str]:

@@ -38,6 +38,8 @@ class StopsOut(Out):
 class CanaryOut(Out):
     rule: str
     """Empty: the default retry policy."""
+    fingerprint: str
+    """The error that it is tried on; empty: all errors together that are not tried on their own."""
     state: Literal["trying", "all", "held"]
     step: int
     pending: list[str]
@@ -82,6 +84,8 @@ class StopIn(Model):
 class StormGroupIn(Model):
     group: Annotated[str, Field(min_length=1, max_length=500)]
     rule: Annotated[str, Field(max_length=500)] = ""
+    fingerprint: Annotated[str, Field(max_length=64)] | None = None
+    """The error whose try it is; left out: each error that the rule is tried on."""
     do: Literal["try", "all"]
     """Try one again, or let all through."""
     reason: Reason = Field(min_length=1)
@@ -104,14 +108,15 @@ def _group(group: StormGroup) -> dict[str, object]:
         "held": group.held,
         "tried": [
             {
-                "rule": rule,
+                "rule": trial.rule,
+                "fingerprint": trial.fingerprint,
                 "state": "held" if canary.held else "all" if canary.open_to_all else "trying",
                 "step": canary.step,
                 "pending": list(canary.pending),
                 "well": canary.well,
                 "bad": canary.bad,
             }
-            for rule, canary in group.canaries.items()
+            for trial, canary in group.canaries.items()
         ],
     }
 
@@ -174,6 +179,6 @@ async def decide_group(context: TheDesk, who: Operator, body: StormGroupIn) -> R
     storms = context.services.components.safeguards.storms
     decide = storms.try_again if body.do == "try" else storms.let_all
     await context.note(who, f"group.{body.do}", body.group, why=body.reason, rule=body.rule)
-    group = await decide(who.tenant, body.group, body.rule)
+    group = await decide(who.tenant, body.group, body.rule, body.fingerprint)
     await context.services.components.recovery.wake(who.tenant, body.group)
     return json_answer(_group(group))

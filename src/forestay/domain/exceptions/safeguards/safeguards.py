@@ -158,7 +158,9 @@ class ActionRequest:
     """Whether it counts against the owner's limits. Failures of the infrastructure never do."""
     chain: Chain = Chain()
     also: tuple[tuple[str, str], ...] = ()
-    """Further steps of the same playbook, each its action and target: one of them may need approval too."""
+    """Further steps of the same playbook, each its action and target: one of them may needs approval too."""
+    fingerprint: str = ""
+    """The error that the failure is: a storm's canary tries one error at a time."""
     decision: str = ""
     """The digest of the decision, for an approval."""
     approval: Approval | None = None
@@ -356,10 +358,11 @@ def _tried(safeguards: SafeguardState, request: ActionRequest, now: int) -> tupl
     if group is None:
         return storms, ""
     about = f"a storm is active ({group.key}, {group.failures:,} failures)"
-    known = group.canaries.get(request.rule)
+    trial = group.trial(request.rule, request.fingerprint)
+    known = group.canaries.get(trial)
     if known is None and len(group.canaries) >= MAX_CANARIES:
         return ActionRefused(
-            Safeguard.CANARY, f"{about}: {MAX_CANARIES} rules were tried; a person must decide", None, group.id
+            Safeguard.CANARY, f"{about}: {MAX_CANARIES} tries were begun; a person must decide", None, group.id
         )
     canary = let_through(known or Canary(), request.act)
     if isinstance(canary, NotYet):
@@ -369,7 +372,7 @@ def _tried(safeguards: SafeguardState, request: ActionRequest, now: int) -> tupl
         )
     if canary is known:
         return storms, group.id
-    return with_canary(storms, group.id, request.rule, canary), group.id
+    return with_canary(storms, group.id, trial, canary), group.id
 
 
 def cost_of(document: JobDocument) -> int:

@@ -26,9 +26,11 @@ MAX_GROUPS = 200
 _RARE = 0.001
 """The average number of failures in a window below which nothing is kept."""
 MAX_BATCHES = 256
-"""The number of batches of failures whose names are kept: more than others can write between a write and its repetition."""
-MAX_CANARIES = 50
-"""The most rules that are tried on one group."""
+"""Batches of failures whose names are kept: more than can be written by others between a write and its repeat."""
+MAX_ERRORS = 150
+"""Tries on one group that are told apart by their error; of further errors a rule is tried on all together."""
+MAX_CANARIES = 200
+"""Tries on one group."""
 
 
 class FailureSignature(NamedTuple):
@@ -68,6 +70,14 @@ class StormGroupKey(NamedTuple):
         return f"{self.trait} {self.value}"
 
 
+class Trial(NamedTuple):
+    """What a canary tries: a rule on the failures of one error. That it recovers one says nothing of another, though both came with the same storm."""
+
+    rule: str
+    fingerprint: str = ""
+    """Empty: on those of all errors that have no canary of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class StormPolicy:
     """When it is a storm."""
@@ -91,14 +101,19 @@ class StormGroup:
     failures: int = 0
     """The number of failures since it was opened, including those that opened it."""
     last: int = 0
-    """When the last failure came, or an act on one was last requested."""
-    canaries: Mapping[str, Canary] = field(default_factory=lambda: MappingProxyType({}))
-    """The canary of each rule that was tried. Another rule begins with one failure again."""
+    """When a failure came, or someone asked to act on one."""
+    canaries: Mapping[Trial, Canary] = field(default_factory=lambda: MappingProxyType({}))
+    """What was tried. Another rule, or another error, begins with one again."""
 
     @property
     def held(self) -> bool:
         """Whether it waits for a person: all tries have failed."""
         return bool(self.canaries) and all(canary.held for canary in self.canaries.values())
+
+    def trial(self, rule: str, fingerprint: str) -> Trial:
+        """What a rule's act on a failure of this error is a try of."""
+        trial = Trial(rule, fingerprint)
+        return trial if trial in self.canaries or len(self.canaries) < MAX_ERRORS else Trial(rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +176,10 @@ def pass_time(storms: Storms, now: int) -> Storms:
     return replace(storms, groups=groups)
 
 
-def with_canary(storms: Storms, group: str, rule: str, canary: Canary) -> Storms:
-    """The storms with the outcome of a try; nothing changes if the group has been closed."""
+def with_canary(storms: Storms, group: str, trial: Trial, canary: Canary) -> Storms:
+    """The storms with what came of a try; nothing changes if the group is closed by now."""
     groups = tuple(
-        replace(storm_group, canaries=MappingProxyType({**storm_group.canaries, rule: canary}), last=storms.latest)
+        replace(storm_group, canaries=MappingProxyType({**storm_group.canaries, trial: canary}), last=storms.latest)
         if storm_group.id == group
         else storm_group
         for storm_group in storms.groups
@@ -271,8 +286,11 @@ def as_plain(storms: Storms) -> dict[str, Any]:
                 "opened": group.opened,
                 "failures": group.failures,
                 "last": group.last,
-                "canaries": {rule: canary.as_plain() for rule, canary in group.canaries.items()},
+                "canaries": {
+                    trial.rule: canary.as_plain() for trial, canary in group.canaries.items() if not trial.fingerprint
+                },
             }
+            | _of_errors(group)
             for group in storms.groups
         ],
     }
@@ -291,7 +309,7 @@ def from_plain(data: Mapping[str, Any], policy: StormPolicy) -> Storms:
             group["opened"],
             group["failures"],
             group["last"],
-            MappingProxyType({rule: Canary.from_plain(canary) for rule, canary in group["canaries"].items()}),
+            MappingProxyType(_canaries(group)),
         )
         for group in data["groups"]
     )
@@ -299,3 +317,15 @@ def from_plain(data: Mapping[str, Any], policy: StormPolicy) -> Storms:
     return Storms(
         policy, MappingProxyType(slices), MappingProxyType(usual), data["averaged"], groups, data["latest"], counted
     )
+
+
+def _of_errors(group: StormGroup) -> dict[str, Any]:
+    tries = [[*trial, canary.as_plain()] for trial, canary in group.canaries.items() if trial.fingerprint]
+    return {"of_errors": tries} if tries else {}
+
+
+def _canaries(group: Mapping[str, Any]) -> dict[Trial, Canary]:
+    together = {Trial(rule): Canary.from_plain(canary) for rule, canary in group["canaries"].items()}
+    # Releases before this field tried a rule on all errors together.
+    of_errors = group.get("of_errors", ())
+    return together | {Trial(rule, fingerprint): Canary.from_plain(canary) for rule, fingerprint, canary in of_errors}

@@ -16,7 +16,14 @@ from uuid import uuid4
 
 from forestay.domain.exceptions.safeguards import storm
 from forestay.domain.exceptions.safeguards.canary import Canary, forget, let_all, outcome, try_again
-from forestay.domain.exceptions.safeguards.storm import FailureSignature, StormGroup, StormPolicy, Storms, with_canary
+from forestay.domain.exceptions.safeguards.storm import (
+    FailureSignature,
+    StormGroup,
+    StormPolicy,
+    Storms,
+    Trial,
+    with_canary,
+)
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
@@ -32,7 +39,7 @@ class CanaryOutcome(NamedTuple):
     """The result of an action that a group's canary permitted; `well` is None: there will never be one."""
 
     group: str
-    rule: str
+    trial: Trial
     act: str
     well: bool | None
 
@@ -88,20 +95,20 @@ class StormTracker:
         """Record the outcomes of actions. A group that is closed by now ignores them."""
         return await self._change(tenant, lambda storms: _with_outcomes(storms, outcomes))
 
-    async def try_again(self, tenant: str, group: str, rule: str) -> StormGroup:
-        """On a person's decision, try the rule on the group again, on one failure first. `NotFound` if there is no such trial."""
-        return await self._decide(tenant, group, rule, try_again)
+    async def try_again(self, tenant: str, group: str, rule: str, fingerprint: str | None = None) -> StormGroup:
+        """A person has looked: the rule is tried again, on one first: on an error of the group, or on each of its errors. `NotFound` if there is no such try."""
+        return await self._decide(tenant, group, rule, fingerprint, try_again)
 
-    async def let_all(self, tenant: str, group: str, rule: str) -> StormGroup:
-        """On a person's decision, let the rule act on the whole group, as far as the rate limits allow."""
-        return await self._decide(tenant, group, rule, let_all)
+    async def let_all(self, tenant: str, group: str, rule: str, fingerprint: str | None = None) -> StormGroup:
+        """A person has looked: the rule may act on all failures of an error of the group, or on the whole group, as far as the rate limits allow."""
+        return await self._decide(tenant, group, rule, fingerprint, let_all)
 
     async def look(self, tenant: str) -> Sequence[CanaryOutcome]:
         """Read the jobs that canaries permitted, and record their outcomes."""
         waiting = [
-            (group.id, rule, act)
+            (group.id, trial, act)
             for group in await self.groups(tenant)
-            for rule, canary in group.canaries.items()
+            for trial, canary in group.canaries.items()
             for act in canary.pending
         ]
         if not waiting:
@@ -109,12 +116,12 @@ class StormTracker:
         names = sorted({act.rpartition("/")[0] for _, _, act in waiting})
         jobs = await self.quarantine.readable(self.store.get, names, self.troubled)
         outcomes: list[CanaryOutcome] = []
-        for group, rule, act in waiting:
+        for group, trial, act in waiting:
             job, _, attempt = act.rpartition("/")
             stored = jobs.get(job)
             verdict = _came_of(stored.document, int(attempt)) if stored is not None else "nothing"
             if verdict != "pending":
-                outcomes.append(CanaryOutcome(group, rule, act, None if verdict == "nothing" else verdict == "well"))
+                outcomes.append(CanaryOutcome(group, trial, act, None if verdict == "nothing" else verdict == "well"))
         if outcomes:
             await self.tell(tenant, outcomes)
         return outcomes
@@ -141,12 +148,18 @@ class StormTracker:
                 return after
         raise Transient("the storm state could not be stored; try again")
 
-    async def _decide(self, tenant: str, group: str, rule: str, change: Callable[[Canary], Canary]) -> StormGroup:
+    async def _decide(
+        self, tenant: str, group: str, rule: str, fingerprint: str | None, change: Callable[[Canary], Canary]
+    ) -> StormGroup:
         def decided(storms: Storms) -> Storms:
             storm_group = next((other_group for other_group in storms.groups if other_group.id == group), None)
-            if storm_group is None or rule not in storm_group.canaries:
+            canaries: Mapping[Trial, Canary] = storm_group.canaries if storm_group is not None else {}
+            tried = [trial for trial in canaries if trial.rule == rule and fingerprint in (None, trial.fingerprint)]
+            if not tried:
                 raise NotFound(f"rule {rule or 'of the retry policy'} is not being tried on a group {group}")
-            return with_canary(storms, group, rule, change(storm_group.canaries[rule]))
+            for trial in tried:
+                storms = with_canary(storms, group, trial, change(canaries[trial]))
+            return storms
 
         after = await self._change(tenant, decided)
         return next(storm_group for storm_group in after.groups if storm_group.id == group)
@@ -157,13 +170,13 @@ def name_of(tenant: str) -> str:
 
 
 def _with_outcomes(storms: Storms, outcomes: Sequence[CanaryOutcome]) -> Storms:
-    for group, rule, act, well in outcomes:
+    for group, trial, act, well in outcomes:
         storm_group = next((other_group for other_group in storms.groups if other_group.id == group), None)
-        canaries: Mapping[str, Canary] = storm_group.canaries if storm_group is not None else {}
-        if rule in canaries:
-            known = canaries[rule]
+        canaries: Mapping[Trial, Canary] = storm_group.canaries if storm_group is not None else {}
+        if trial in canaries:
+            known = canaries[trial]
             storms = with_canary(
-                storms, group, rule, forget(known, act) if well is None else outcome(known, act, well=well)
+                storms, group, trial, forget(known, act) if well is None else outcome(known, act, well=well)
             )
     return storms
 

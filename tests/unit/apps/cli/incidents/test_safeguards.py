@@ -13,7 +13,7 @@ from forestay.formats.rules.audit_json import entry_public
 
 GROUP: dict[str, Any] = {
     "id": "cause:node@1", "trait": "cause", "value": "node", "opened": "2026-05-01T10:00:00.000Z", "failures": 5000, "held": True,
-    "tried": [{"rule": "domain/site/r1", "state": "held", "step": 0, "pending": [], "well": 0, "bad": 1}],
+    "tried": [{"rule": "domain/site/r1", "fingerprint": "1-abc", "state": "held", "step": 0, "pending": [], "well": 0, "bad": 1}],
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_groups_and_limits_are_shown(forestay: Shell, api: FakeApi) -> None:
     ]
     out = forestay("safeguards").out
     assert "cause:node@1" in out
-    assert "domain/site/r1: failed, needs attention (0 well, 1 bad)" in out
+    assert "domain/site/r1 on 1-abc: failed, needs attention (0 well, 1 bad)" in out
     assert "actions, owner ann" in out
     assert "10,000" in out
     assert forestay("safeguards", "--json").json == api.safeguards
@@ -65,8 +65,9 @@ def test_groups_and_limits_are_shown(forestay: Shell, api: FakeApi) -> None:
     assert tried.code == 0, tried.err
     body = {"group": "cause:node@1", "rule": "domain/site/r1", "do": "try", "reason": "the node is back"}
     assert api.sent("POST", "/v1/safeguards/groups")[0].body == body
-    assert forestay("safeguards", "allow", "cause:node@1", "-r", "all").code == 0
-    assert api.sent("POST", "/v1/safeguards/groups")[1].body["do"] == "all"
+    assert forestay("safeguards", "allow", "cause:node@1", "--error", "1-abc", "-r", "all").code == 0
+    allowed = api.sent("POST", "/v1/safeguards/groups")[1].body
+    assert (allowed["do"], allowed["fingerprint"]) == ("all", "1-abc")
     assert forestay("safeguards", "try", "cause:disk", "-r", "x").code == 3
 
 

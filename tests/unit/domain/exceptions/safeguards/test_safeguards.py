@@ -43,7 +43,7 @@ from forestay.domain.exceptions.safeguards.safeguards import (
     prices,
     tokens_left,
 )
-from forestay.domain.exceptions.safeguards.storm import FailureSignature, notice, with_canary
+from forestay.domain.exceptions.safeguards.storm import FailureSignature, Trial, notice, with_canary
 
 START = 1_800_000_000_000
 SIGN = FailureSignature("node", "s1", "h1")
@@ -207,8 +207,10 @@ def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     assert second.words == "a storm is active (cause node, 100 failures): 1 is being tried first; 1 not finished yet"
     assert second.again == START + MINUTE
     assert second.group == group.id, "the inbox shows them as one"
-    failed = outcome(group.canaries["domain/site/r1"], "j1/1", well=False)
-    held = replace(first.safeguards, storms=with_canary(first.safeguards.storms, group.id, "domain/site/r1", failed))
+    failed = outcome(group.canaries[Trial("domain/site/r1")], "j1/1", well=False)
+    held = replace(
+        first.safeguards, storms=with_canary(first.safeguards.storms, group.id, Trial("domain/site/r1"), failed)
+    )
     third = permit(held, request("j2"), START)
     assert isinstance(third, ActionRefused)
     assert third.safeguard is Safeguard.CANARY
@@ -217,6 +219,31 @@ def test_in_a_storm_one_is_tried_and_the_others_wait() -> None:
     assert isinstance(another, Lacking), "another rule may be tried: only its tokens are lacking"
     elsewhere = permit(held, request("j3", sign=FailureSignature("memory", "s1", "h1")), START)
     assert isinstance(elsewhere, ActionGranted), "what is not of the storm goes on"
+
+
+@pytest.mark.finding("F-D6")
+def test_the_canary_of_a_storm_tries_the_error_that_it_is_about() -> None:
+    """A site's storm of unlike failures: that one of them fails again holds those of its error alone."""
+    safeguards = rich()
+    sign = FailureSignature("transfer", "s1", "h1")
+    safeguards = replace(safeguards, storms=notice(safeguards.storms, [sign] * 100, START))
+    tried = permit(safeguards, request("j1", sign=sign, fingerprint="1-door"), START)
+    assert isinstance(tried, ActionGranted)
+    (group,) = tried.safeguards.storms.groups
+    failed = outcome(group.canaries[Trial("domain/site/r1", "1-door")], "j1/1", well=False)
+    storms = with_canary(tried.safeguards.storms, group.id, Trial("domain/site/r1", "1-door"), failed)
+    held = replace(rich(), storms=storms)
+    alike = permit(held, request("j2", sign=sign, fingerprint="1-door"), START)
+    assert isinstance(alike, ActionRefused)
+    assert alike.safeguard is Safeguard.CANARY
+    unlike = permit(held, request("j3", sign=sign, fingerprint="1-quota"), START)
+    assert isinstance(unlike, ActionGranted)
+    assert unlike.safeguards.storms.groups[0].canaries[Trial("domain/site/r1", "1-door")].held
+    second = permit(
+        replace(rich(), storms=unlike.safeguards.storms), request("j4", sign=sign, fingerprint="1-quota"), START
+    )
+    assert isinstance(second, ActionRefused)
+    assert second.safeguard is Safeguard.STORM, "of each error one is tried first"
 
 
 @pytest.mark.long
@@ -250,8 +277,8 @@ def test_five_thousand_failures_at_once_cost_no_more_than_is_allowed(recovers: b
             acts.append(now)
             group = next(storm_group for storm_group in storms.groups if storm_group.id == answer.group)
             groups.add(group.id)
-            ended = outcome(group.canaries["domain/site/r1"], f"j{job}/1", well=recovers)
-            storms = with_canary(storms, group.id, "domain/site/r1", ended)
+            ended = outcome(group.canaries[Trial("domain/site/r1")], f"j{job}/1", well=recovers)
+            storms = with_canary(storms, group.id, Trial("domain/site/r1"), ended)
         waiting = still
     assert len(groups) == 1
     assert len(acts) + len(waiting) == 5_000, "none is lost"

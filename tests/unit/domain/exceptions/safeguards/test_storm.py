@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from forestay.domain.exceptions.safeguards.canary import Canary, let_all, let_through, outcome
 from forestay.domain.exceptions.safeguards.rate_limit import DAY, HOUR, MINUTE
 from forestay.domain.exceptions.safeguards.storm import (
+    MAX_ERRORS,
     MAX_SIGNS,
     FailureSignature,
     StormGroupKey,
     StormPolicy,
     Storms,
     Trait,
+    Trial,
     as_plain,
     from_plain,
     notice,
@@ -88,7 +90,7 @@ def test_what_comes_every_day_is_usual() -> None:
 def test_a_storm_whose_canary_let_all_through_is_over_when_it_is_calm() -> None:
     storms = notice(Storms(), [FailureSignature("node")] * 100, START)
     group = storms.groups[0]
-    recovered = with_canary(storms, group.id, "r1", let_all(Canary()))
+    recovered = with_canary(storms, group.id, Trial("r1"), let_all(Canary()))
     assert pass_time(recovered, START + MINUTE).groups, "not calm yet"
     assert pass_time(recovered, START + 7 * MINUTE).groups == ()
 
@@ -98,16 +100,38 @@ def test_a_group_that_waits_for_an_outcome_or_a_person_stays() -> None:
     group = storms.groups[0]
     let = let_through(Canary(), "j1/1")
     assert isinstance(let, Canary)
-    waiting = with_canary(storms, group.id, "r1", let)
+    waiting = with_canary(storms, group.id, Trial("r1"), let)
     assert len(pass_time(waiting, START + 5 * HOUR).groups) == 1
-    held = with_canary(storms, group.id, "r1", outcome(let, "j1/1", well=False))
+    held = with_canary(storms, group.id, Trial("r1"), outcome(let, "j1/1", well=False))
     assert pass_time(held, START + 5 * DAY).groups[0].held
     assert pass_time(storms, START + 5 * HOUR).groups == (), "nobody asked for long"
 
 
 def test_a_group_that_is_closed_takes_no_outcome() -> None:
     storms = notice(Storms(), [FailureSignature("node")] * 100, START)
-    assert with_canary(storms, "no such group", "r1", Canary()).groups == storms.groups
+    assert with_canary(storms, "no such group", Trial("r1"), Canary()).groups == storms.groups
+
+
+def test_what_is_tried_is_told_apart_by_error_to_an_end() -> None:
+    storms = notice(Storms(), [FailureSignature("node")] * 100, START)
+    group = storms.groups[0]
+    for number in range(MAX_ERRORS):
+        trial = storms.groups[0].trial("r1", f"1-{number}")
+        assert trial == Trial("r1", f"1-{number}")
+        storms = with_canary(storms, group.id, trial, Canary())
+    assert storms.groups[0].trial("r1", "1-7") == Trial("r1", "1-7"), "it has a canary of its own"
+    assert storms.groups[0].trial("r1", "1-new") == Trial("r1"), "further errors are tried together"
+
+
+def test_tries_are_stored_by_rule_and_error_and_those_of_the_release_before_are_read() -> None:
+    storms = notice(Storms(), [FailureSignature("node")] * 100, START)
+    group = storms.groups[0]
+    storms = with_canary(storms, group.id, Trial("r1"), let_all(Canary()))
+    old = as_plain(storms)
+    assert "of_errors" not in old["groups"][0]
+    assert from_plain(old, POLICY) == storms
+    storms = with_canary(storms, group.id, Trial("r1", "1-abc"), Canary(pending=("j1/1",), let=1))
+    assert from_plain(as_plain(storms), POLICY) == storms
 
 
 def test_there_is_an_end_to_the_signs_that_are_told_apart() -> None:
