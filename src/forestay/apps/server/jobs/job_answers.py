@@ -117,7 +117,11 @@ class JobOut(Out):
     overlap_possible: bool
     version: str | None
     waiting: str = ""
-    """Why no pilot gets it although slots are free: no pilot satisfies its requirements, or a licence has no free seat."""
+    """Why no pilot gets it although pilots have room: nobody satisfies what it requires, or a licence has no seat free."""
+    incident: str = ""
+    """The incident that its failed attempt is, while somebody has to do something about it;"""
+    waits_for: str = ""
+    """and for what it waits, as the inbox says: `a person`, `an approval`, …"""
 
 
 class AcceptedOut(Out):

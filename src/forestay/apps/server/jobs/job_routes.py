@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -33,6 +33,8 @@ from forestay.apps.server.jobs.job_filters import job_query
 from forestay.apps.server.jobs.job_log import followed_log, stored_log
 from forestay.apps.server.jobs.schemas import ContinueIn, ForceIn, ReasonIn, ReleaseIn, SubmitIn
 from forestay.apps.server.jobs.submissions import check_producers, submissions_from
+from forestay.domain.exceptions.incidents.inbox import SOMEBODY, group_key_of
+from forestay.domain.exceptions.incidents.incident import failure_incident_id
 from forestay.domain.jobs.job_document import State, Token
 from forestay.domain.jobs.job_spans import read_traceparent
 from forestay.domain.jobs.lifecycle import whole_story
@@ -97,8 +99,11 @@ async def search(
         raise HttpProblem(422, f"cannot sort by {sort[:64]}; use one of {', '.join(sorted(SORT_FIELDS))}")
     query = job_query(request.query_params, who.tenant)
     page = await context.services.components.store.search(query, sort=sort, limit=limit, cursor=cursor)
+    needing = await _needing_somebody(context, page.jobs)
     jobs = [
-        job_public(job.document, f"{job.version.number}.{job.version.term}") | await _waiting(context, job)
+        job_public(job.document, f"{job.version.number}.{job.version.term}")
+        | await _waiting(context, job)
+        | needing.get(job.document.id, {})
         for job in page.jobs
     ]
     return json_answer({"jobs": jobs, "cursor": page.cursor})
@@ -122,7 +127,8 @@ async def counts(
 async def read(context: TheDesk, who: Viewer, job: str) -> Response:
     """One job."""
     stored = await context.job(job, who)
-    return shown(stored, await _waiting(context, stored))
+    needing = await _needing_somebody(context, [stored])
+    return shown(stored, await _waiting(context, stored) | needing.get(stored.document.id, {}))
 
 
 async def _waiting(context: RequestContext, stored: Stored) -> dict[str, str]:
@@ -134,6 +140,16 @@ async def _waiting(context: RequestContext, stored: Stored) -> dict[str, str]:
         return {"waiting": f"no pilot satisfies {required}"}
     missing = await context.services.seats.waits_for(document)
     return {"waiting": missing} if missing else {}
+
+
+async def _needing_somebody(context: RequestContext, jobs: Sequence[Stored]) -> Mapping[str, dict[str, str]]:
+    """Of faulted jobs those whose failure waits for somebody: its incident, and for what; one read for all."""
+    names = {failure_incident_id(job.document): job.document.id for job in jobs if job.document.state is State.FAULTED}
+    known = await context.services.components.incidents.get_statuses(list(names)) if names else {}
+    waits = {name: group_key_of(stored.status).waits for name, stored in known.items()}
+    return {
+        names[name]: {"incident": name, "waits_for": wait.value} for name, wait in waits.items() if wait in SOMEBODY
+    }
 
 
 @router.get("/jobs/{job}/specification", response_model=SpecificationOut, responses=errors(404))

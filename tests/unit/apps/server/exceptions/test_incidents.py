@@ -77,3 +77,25 @@ async def test_a_state_that_is_none_is_told(server: RunningServer, tenant: str) 
     assert "held" in problem(await ada.get("/v1/incidents", params={"state": "lost"}), 400)["detail"]
     assert problem(await ada.get("/v1/incidents", params={"cursor": "%%"}), 400)
     assert problem(await ada.get("/v1/incidents/none"), 404)
+
+
+async def test_a_job_says_for_whom_its_failure_waits_and_no_more_when_it_is_answered(
+    server: RunningServer, tenant: str
+) -> None:
+    ada = server.person("submitter", "operator", tenant=tenant)
+    job = await submit_one(ada, max_attempts=1, when_exhausted="hold")
+    pilot = await ScriptedPilot.register(server, tenant)
+    assert "waits_for" not in await read(ada, job), "it waits for a pilot, which is something else"
+    await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1, log_tail="?")
+
+    async def held() -> dict[str, object] | None:
+        found = await read(ada, job)
+        return found if found.get("waits_for") else None
+
+    found = await until(held, "the failure to wait")
+    (incident,) = (await ada.get("/v1/incidents", params={"job": job})).json()["incidents"]
+    assert (found["waits_for"], found["incident"]) == ("a person", incident["id"])
+    (listed,) = (await ada.get("/v1/jobs", params={"state": "faulted"})).json()["jobs"]
+    assert (listed["waits_for"], listed["incident"]) == ("a person", incident["id"])
+    assert (await ada.post(f"/v1/jobs/{job}/retry")).status_code == 200
+    assert "waits_for" not in await read(ada, job)
