@@ -130,6 +130,7 @@ class FilledSite(RunSite):
 class _Filling:
     site: FilledSite
     chance: random.Random = field(default_factory=lambda: random.Random(24))
+    sizes: random.Random = field(default_factory=lambda: random.Random(25))
     made: int = 0
     run_yet: int = 0
     known: dict[Kind, dict[str, Any]] = field(default_factory=lambda: {kind: facts(kind) for kind in KINDS})
@@ -165,13 +166,14 @@ class _Filling:
 
     def end(self, claim: Mapping[str, Any]) -> dict[str, Any]:
         kind = self.site.kinds.get(claim["job"])
+        used = {"peak_memory": self.sizes.randrange(1 << 29, 3 << 30), "cpu": self.sizes.uniform(60, 5000)}
         if kind is None or (kind.helps and claim["attempt"] > 1):
-            return {"host": self.chance.choice(HOSTS), "wall": self.chance.uniform(60, 5000)}
+            return used | {"host": self.chance.choice(HOSTS), "wall": self.chance.uniform(60, 5000)}
         known = self.known[kind]
         number = self.chance.randrange(1000, 9999)
         log = f"{kind.task}: sample S{number}, {number * 7 % 60} chunks\n{known['log_tail']}"
         ended = {"outcome": "failure", "reason": "exit", "host": self.chance.choice(kind.hosts)}
-        return known | ended | {"log_tail": log, "wall": self.chance.uniform(60, 5000)}
+        return used | known | ended | {"log_tail": log, "wall": self.chance.uniform(60, 5000)}
 
     async def run(self) -> None:
         """Everything that was submitted, and what else can be claimed, is claimed and ended."""

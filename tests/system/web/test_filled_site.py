@@ -156,7 +156,7 @@ async def test_a_rule_is_written_from_an_incident_and_acts(start: Start, filled:
     incident = await incident_of(filled, kind)
     page, hands = await start(by, f"/incidents/{incident['id']}")
     await hands.press(page.get_by_role("link", name="Write a rule from this incident"))
-    await hands.press(page.get_by_role("button", name="resubmit unchanged"))
+    await hands.press(page.get_by_role("button", name="Run again", exact=True))
     await hands.press(page.get_by_role("button", name="Check against all reference incidents, and replay"))
     await expect(page.get_by_text(re.compile("were replayed"))).to_be_visible()
     await hands.press(page.get_by_role("button", name="Add in shadow mode"))
@@ -200,3 +200,38 @@ async def test_the_largest_group_is_recovered_by_a_canary(start: Start, filled: 
     await until(recovered, "the group to be recovered")
     await page.get_by_role("link", name="← Inbox").click()
     await expect(link).to_have_count(0)
+
+
+async def test_a_failure_is_read_and_run_again_with_more_on_one_page(start: Start, filled: FilledSite) -> None:
+    incident = await incident_of(filled, next(kind for kind in KINDS if kind.task == "predict"))
+    page, _ = await start("mouse", f"/incidents/{incident['id']}")
+    status = page.locator("[data-status]")
+    await expect(status).to_have_text("waiting for a person")
+    await expect(page.get_by_role("region", name="Log", exact=True)).to_contain_text("predict: sample")
+    await expect(page.get_by_role("link", name="All failures of this error")).to_have_attribute(
+        "href", f"/errors/{incident['fingerprint']}"
+    )
+    await page.get_by_label("At most: memory").fill("6 GiB")
+    await page.get_by_role("button", name="Run it again with more").click()
+    await expect(status).to_have_attribute("data-status", "completed")
+    rows = page.get_by_role("table", name="Attempts").get_by_role("row")
+    await expect(rows).to_have_count(3)
+    await expect(rows.nth(1)).to_contain_text("succeeded")
+    await expect(rows.nth(1).locator(".differs").filter(has_text="6.0 GiB")).to_be_visible()
+    await page.get_by_role("link", name="Attempt 1").click()
+    await expect(page.get_by_role("heading", name="Log of attempt 1")).to_be_visible()
+    assert page.url.endswith("?attempt=1")
+
+
+async def test_a_failure_can_be_read_on_a_phone_in_the_dark(log_in_filled: LogIn, filled: FilledSite) -> None:
+    incident = await incident_of(filled, next(kind for kind in KINDS if kind.task == "assemble"))
+    ann = await log_in_filled("ann", *EVERYTHING, phone=True, dark=True)
+    await ann.open(f"/incidents/{incident['id']}")
+    words = ann.page.locator(".story li").first.locator("> :last-child")
+    await expect(words).to_contain_text("submitted the job")
+    box = await words.bounding_box()
+    assert box is not None
+    assert box["width"] > 250, "the story has the width of the page"
+    size = await ann.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert size[0] <= size[1]
+    await ann.check()

@@ -55,7 +55,7 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_run_goes_on(lo
     page = ann.page
     await page.get_by_role("link", name="Open: Memory, ada").click()
     await page.get_by_role("region", name="Newest failures").get_by_role("link", name="eat").click()
-    await expect(page.get_by_role("heading", name="Incident: Memory")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Memory", exact=True)).to_be_visible()
     await expect(page.get_by_text("No rule matches")).to_be_visible()
     await expect(page.get_by_text("Killed").first).to_be_visible()
     await ann.check()
@@ -91,7 +91,8 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_run_goes_on(lo
     await expect(page.get_by_role("alert").first).to_be_visible()
     await expect(save).to_be_disabled()
     await page.get_by_role("button", name="Remove step").click()
-    await palette.get_by_role("button", name="resubmit with twice the memory").click()
+    await palette.get_by_role("button", name="Run again with 2 × memory").click()
+    await page.get_by_label("Factor: memory").fill("3")
     await palette.get_by_role("button", name="notify the owner").click()
     await page.get_by_role("button", name="Move up").last.click()
     await page.get_by_label("Description").fill("Out of memory: twice as much.")
@@ -117,7 +118,9 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_run_goes_on(lo
     await until(answered, "the incident to be answered")
     await ann.open(f"/incidents/{found_incident['id']}")
     await expect(page.locator(".node[data-decides='true']")).to_be_visible()
-    await expect(page.get_by_role("group", name="Playbook").get_by_text("resubmit", exact=False)).to_be_visible()
+    await expect(
+        page.get_by_role("group", name="Playbook").get_by_text("Run again with 3 × memory, at most 64 GiB")
+    ).to_be_visible()
     await expect(page.get_by_text("answered", exact=True)).to_be_visible()
     await ann.check()
     await ann.picture("incident")
@@ -137,7 +140,7 @@ async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn,
     await ann.open(f"/rules/domain/site?from={found_incident['id']}")
     page = ann.page
     palette = page.get_by_role("group", name="Available steps")
-    await palette.get_by_role("button", name="resubmit unchanged").click()
+    await palette.get_by_role("button", name="Run again", exact=True).click()
     await page.get_by_role("button", name="Run these steps for this incident now").click()
     await expect(page.get_by_text("Done:")).to_be_visible()
     assert (await site.result(run))["outcome"] == "completed"

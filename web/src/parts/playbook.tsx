@@ -2,10 +2,7 @@ import { Badge, Text } from "@mantine/core";
 import { useMemo } from "react";
 import { useTexts } from "../texts/texts";
 import { Drawn, type DrawnEdge, type DrawnNode } from "./drawn";
-import { visible } from "./plain";
-import { stepWords } from "./rule-tree";
-
-export type Step = Record<string, unknown>;
+import { stepWords, type Step } from "./step-words";
 
 interface Given {
   steps: Step[];
@@ -25,7 +22,7 @@ export function PlaybookDrawn({ steps, states, height = 150 }: Given) {
       const state = states?.get(place);
       const words = states === undefined ? null : state === "done" ? texts.incident.done : state ? texts.incident.refused : texts.incident.pending;
       const worklets = Array.isArray(step.worklets) ? (step.worklets as unknown[]) : null;
-      const parts = worklets === null ? [stepWords(step)] : worklets.map((one) => `compensate: ${flowOf(one)}`);
+      const parts = worklets === null ? [stepWords(texts, step)] : worklets.map((one) => stepWords(texts, { action: "compensate", worklets: [one] }));
       const ids = parts.map((text, n) => {
         const id = `${place}.${n}`;
         boxes.push({
@@ -39,7 +36,7 @@ export function PlaybookDrawn({ steps, states, height = 150 }: Given) {
                 {place + 1}
               </Text>
               <Text fz="xs" fw={600}>
-                {visible(text)}
+                {text}
               </Text>
               {words !== null && (
                 <Badge size="xs" mt={4} variant="outline" color="gray" c="var(--ink)" tt="none">
@@ -57,9 +54,4 @@ export function PlaybookDrawn({ steps, states, height = 150 }: Given) {
     return [boxes, arrows];
   }, [steps, states, texts]);
   return <Drawn nodes={nodes} edges={edges} direction="LR" height={height} label={texts.incident.drawn} />;
-}
-
-function flowOf(worklet: unknown): string {
-  if (typeof worklet === "string") return worklet.slice(0, 12);
-  return String((worklet as { flow?: unknown }).flow ?? "").slice(0, 12);
 }

@@ -4,6 +4,7 @@ import type { Texts } from "../texts/en";
 import { useTexts } from "../texts/texts";
 import { Drawn, type DrawnEdge, type DrawnNode } from "./drawn";
 import { visible } from "./plain";
+import { conclusionWords } from "./step-words";
 
 /** A rule as the interface shows it. */
 export interface ShownRule {
@@ -28,19 +29,6 @@ export interface ShownTree {
 
 export type Tested = Map<string, string>;
 
-export function stepWords(step: Record<string, unknown>): string {
-  const { action, ...rest } = step;
-  const more = Object.entries(rest)
-    .filter(([name]) => name !== "worklets")
-    .map(([name, value]) => (name === "target" || name === "how" ? String(value) : `${name} ${typeof value === "object" ? JSON.stringify(value) : String(value)}`));
-  return [String(action), ...more].join(" ");
-}
-
-export function conclusionWords(conclusion: ShownRule["conclusion"]): string {
-  if (conclusion?.playbook) return conclusion.playbook;
-  return (conclusion?.steps ?? []).map(stepWords).join(", then ");
-}
-
 function said(texts: Texts, verdict: string | undefined): string {
   if (verdict === "true") return texts.incident.holds;
   if (verdict === "false") return texts.incident.holdsNot;
@@ -63,7 +51,7 @@ export function RuleTree({ tree, tested, decides = null, chosen = null, choose, 
     const known = new Set(tree.rules.map((one) => one.id));
     const boxes: DrawnNode[] = tree.rules.map((rule) => {
       const verdict = tested?.get(rule.id);
-      const does = conclusionWords(rule.conclusion);
+      const does = conclusionWords(texts, rule.conclusion);
       const state = rule.state === "active" ? texts.rules.active : texts.rules.shadow;
       const lines = Math.ceil(rule.condition.length / 30) + Math.ceil(does.length / 34);
       const marks: DrawnNode["marks"] = { "data-shadow": String(rule.state !== "active"), "data-chosen": String(rule.id === chosen) };
@@ -78,7 +66,7 @@ export function RuleTree({ tree, tested, decides = null, chosen = null, choose, 
           <>
             <code>{visible(rule.condition)}</code>
             <Text fz="xs" mt={4}>
-              → {visible(does)}
+              → {does}
             </Text>
             <Badge size="xs" mt={4} variant="light" color={rule.state === "active" ? "tide" : "gray"} c="var(--ink)" tt="none">
               {state}

@@ -10,6 +10,7 @@ import { Ago } from "../../parts/ago";
 import { useCause } from "../../parts/cause";
 import { ErrorState } from "../../parts/error-state";
 import { IconPencilPlus } from "../../parts/icons";
+import { LogLines } from "../../parts/log-lines";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
@@ -86,7 +87,6 @@ function Tags({ error }: { error: Known }) {
 
 function Log({ sample }: { sample: Schemas["SampleOut"] }) {
   const texts = useTexts();
-  const deciding = new Set(sample.deciding);
   const words = `${visible(sample.job.slice(0, 8) || sample.incident.slice(0, 8))}${sample.host ? `, ${visible(sample.host)}` : ""}`;
   return (
     <div>
@@ -99,11 +99,7 @@ function Log({ sample }: { sample: Schemas["SampleOut"] }) {
         </Text>
       </Group>
       {sample.log.length > 0 ? (
-        <div className="plain log" tabIndex={0} role="region" aria-label={`${texts.incident.log}: ${words}`}>
-          {sample.log.map((line, place) => (
-            <div key={place}>{deciding.has(line) || deciding.has(line.trim()) ? <mark>{visible(line)}</mark> : visible(line) || "\u00a0"}</div>
-          ))}
-        </div>
+        <LogLines lines={sample.log} deciding={sample.deciding} label={`${texts.incident.log}: ${words}`} />
       ) : (
         <Text fz="sm" c="dimmed">
           {texts.incident.noLog}

@@ -1,11 +1,10 @@
-import { Button, Code, Group, Stack, Text, Title } from "@mantine/core";
+import { Button, Group, Stack, Text, Title } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "wouter";
 import { api, told, type Schemas } from "../../api/client";
 import { useMay } from "../../api/session";
-import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
-import { stepWords } from "../../parts/rule-tree";
+import { conclusionWords, type Step } from "../../parts/step-words";
 import { useTexts } from "../../texts/texts";
 
 type Proposal = Schemas["ProposalOut"];
@@ -25,11 +24,12 @@ function One({ proposal, fingerprint }: { proposal: Proposal; fingerprint: strin
       told(api.POST("/v1/rules/{level}/{name}/proposals/{proposal}/dismiss", { params: { path: { ...PATH, proposal: proposal.id } }, body: { reason: "" } })),
     onSuccess: again,
   });
-  const steps = (proposal.rule.conclusion.steps ?? []) as Record<string, unknown>[];
   return (
     <Stack gap={4}>
       <Text fz="sm">{words.did(proposal.helped, proposal.tried, proposal.by_hand)}</Text>
-      <Code style={{ overflowWrap: "anywhere", whiteSpace: "normal" }}>{visible(steps.map(stepWords).join(", "))}</Code>
+      <Text fz="sm" fw={600}>
+        {conclusionWords(texts, { steps: proposal.rule.conclusion.steps as Step[] })}
+      </Text>
       <Text fz="sm">{words.replay(proposal.replay.incidents, proposal.replay.differs, proposal.replay.wrong)}</Text>
       <ProblemBox problem={adding.error ?? dismissing.error} />
       {adding.isSuccess ? (

@@ -26,7 +26,7 @@ function Tried({ storm, tried }: { storm: string; tried: Schemas["CanaryOut"] })
   const [reason, setReason] = useState("");
   const deciding = useMutation({
     mutationFn: (what: "try" | "all") =>
-      told(api.POST("/v1/safeguards/groups", { body: { group: storm, rule: tried.rule, do: what, reason } })),
+      told(api.POST("/v1/safeguards/groups", { body: { group: storm, rule: tried.rule, fingerprint: tried.fingerprint, do: what, reason } })),
     onSuccess: () => Promise.all([queries.invalidateQueries({ queryKey: ["safeguards"] }), queries.invalidateQueries({ queryKey: ["inbox"] })]),
   });
   return (
@@ -70,8 +70,8 @@ export function Storm({ group }: { group: InboxGroup }) {
       {storm && (
         <Stack gap="xs">
           <Text fz="sm">{texts.inbox.stormOf(storm.trait, visible(storm.value), storm.failures)}</Text>
-          {storm.tried.map((one) => (
-            <Tried key={one.rule} storm={storm.id} tried={one} />
+          {storm.tried.filter((one) => one.fingerprint === "" || one.fingerprint === group.fingerprint).map((one) => (
+            <Tried key={`${one.rule} ${one.fingerprint}`} storm={storm.id} tried={one} />
           ))}
         </Stack>
       )}

@@ -4,8 +4,11 @@ import { api, told, type Schemas } from "../../api/client";
 import { Moment } from "../../parts/ago";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
-import { conclusionWords } from "../../parts/rule-tree";
+import { conclusionWords } from "../../parts/step-words";
+import type { Texts } from "../../texts/en";
 import { useTexts } from "../../texts/texts";
+
+type Whole = Schemas["IncidentWholeOut"];
 
 interface Line {
   at: string;
@@ -18,10 +21,10 @@ const KINDS: Record<string, Line["kind"]> = {
   faulted: "bad", failed: "bad", cancelled: "bad", completed: "well", forced_complete: "well",
 };
 
-function decided(incident: Schemas["IncidentWholeOut"]): Line[] {
+function decided(texts: Texts, incident: Whole): Line[] {
   const decisions: Line[] = incident.decisions.map((one) => {
     const steps = (one.playbook as { steps?: Record<string, unknown>[] } | null)?.steps;
-    const does = steps === undefined ? one.verdict : conclusionWords({ steps });
+    const does = steps === undefined ? one.verdict : conclusionWords(texts, { steps });
     const why = typeof one.detail.words === "string" && one.detail.words ? ` (${one.detail.words})` : "";
     return { at: one.at, words: `${does}${why}`, by: one.by, kind: "rule" };
   });
@@ -34,23 +37,26 @@ function decided(incident: Schemas["IncidentWholeOut"]): Line[] {
   return [...decisions, ...steps];
 }
 
+interface Given {
+  incidents: readonly Whole[];
+  /** What happened to a job of ours, */
+  job?: Schemas["StoryOut"];
+  /** or the run, where it is about no job. */
+  run?: string;
+}
+
 /** Everything that happened to the job or the run, on a time line, with what was decided and done. */
-export function Story({ incident }: { incident: Schemas["IncidentWholeOut"] }) {
+export function Story({ incidents, job, run = "" }: Given) {
   const texts = useTexts();
-  const job = useQuery({
-    queryKey: ["incident", incident.id, "job-story"],
-    queryFn: () => told(api.GET("/v1/jobs/{job}/story", { params: { path: { job: incident.job } } })),
-    enabled: incident.job !== "",
-  });
   const run_ = useQuery({
-    queryKey: ["incident", incident.id, "run-story"],
-    queryFn: () => told(api.GET("/v1/runs/{run}/story", { params: { path: { run: incident.run } } })),
-    enabled: incident.job === "" && incident.run !== "",
+    queryKey: ["incident", "run-story", run],
+    queryFn: () => told(api.GET("/v1/runs/{run}/story", { params: { path: { run } } })),
+    enabled: run !== "",
   });
   const lines: Line[] = [
-    ...(job.data?.story.map((one) => ({ at: one.at, words: one.words, by: one.by, kind: KINDS[one.state] ?? "" }) satisfies Line) ?? []),
+    ...(job?.story.map((one) => ({ at: one.at, words: one.words, by: one.by, kind: KINDS[one.state] ?? "" }) satisfies Line) ?? []),
     ...(run_.data?.story.map((one) => ({ at: one.at, words: one.words, by: one.task, kind: "" }) satisfies Line) ?? []),
-    ...decided(incident),
+    ...incidents.flatMap((one) => decided(texts, one)),
   ];
   lines.sort((one, other) => Date.parse(one.at) - Date.parse(other.at));
   return (
@@ -58,7 +64,7 @@ export function Story({ incident }: { incident: Schemas["IncidentWholeOut"] }) {
       <Title order={2} id="story" mb="xs">
         {texts.incident.story}
       </Title>
-      <ProblemBox problem={job.error ?? run_.error} />
+      <ProblemBox problem={run_.error} />
       <ol className="story">
         {lines.map((one, place) => (
           <li key={`${one.at} ${place}`}>

@@ -5,6 +5,7 @@ import { useMemo, useState } from "react";
 import { Link, useSearchParams } from "wouter";
 import { api, told, type Schemas } from "../../api/client";
 import { Ago } from "../../parts/ago";
+import { JobState } from "../../parts/job-state";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { Rows, type Column } from "../../parts/rows";
@@ -30,15 +31,16 @@ export default function Jobs() {
   const [name] = useDebouncedValue(typed, 300);
   const owner = search.get("owner") ?? "";
   useDocumentTitle(`${texts.jobs.title} · Forestay`);
-  const narrow = { name: name ? [name] : undefined, owner: owner ? [owner] : undefined };
+  const run = search.get("run") ?? "";
+  const narrow = { name: name ? [name] : undefined, owner: owner ? [owner] : undefined, run: run ? [run] : undefined };
   const counts = useQuery({
-    queryKey: ["job-counts", name, owner],
+    queryKey: ["job-counts", name, owner, run],
     queryFn: () => told(api.GET("/v1/jobs/counts", { params: { query: { by: "state", ...narrow } } })),
     refetchInterval: 10_000,
     placeholderData: keepPreviousData,
   });
   const found = useInfiniteQuery({
-    queryKey: ["jobs", state, name, owner],
+    queryKey: ["jobs", state, name, owner, run],
     queryFn: ({ pageParam }) =>
       told(
         api.GET("/v1/jobs", {
@@ -71,7 +73,7 @@ export default function Jobs() {
           </Anchor>
         ),
       },
-      { accessorKey: "state", header: texts.jobs.state, cell: ({ row }) => texts.jobs.states[row.original.state] ?? row.original.state },
+      { accessorKey: "state", header: texts.jobs.state, cell: ({ row }) => <JobState job={row.original} /> },
       { accessorKey: "owner", header: texts.jobs.owner, cell: ({ row }) => visible(row.original.owner) },
       { accessorKey: "attempt", header: texts.jobs.attempt, meta: { numbers: true }, cell: ({ row }) => row.original.attempt },
       {
@@ -92,6 +94,7 @@ export default function Jobs() {
       <Group align="flex-end" gap="sm">
         <TextInput size="xs" label={texts.jobs.find} value={typed} onChange={(event) => ask("name", event.currentTarget.value)} />
         <TextInput size="xs" label={texts.jobs.owner} value={owner} onChange={(event) => ask("owner", event.currentTarget.value)} />
+        {run && <TextInput size="xs" label={texts.jobs.run} value={run} onChange={(event) => ask("run", event.currentTarget.value)} />}
         <TextInput size="xs" label={texts.jobs.viewName} value={saving} onChange={(event) => setSaving(event.currentTarget.value)} />
         <Button
           size="xs"

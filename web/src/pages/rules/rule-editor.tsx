@@ -6,11 +6,13 @@ import { Link, useLocation } from "wouter";
 import { api, Problem, told, type Schemas } from "../../api/client";
 import { useMay } from "../../api/session";
 import { CelEditor } from "../../parts/cel-editor";
-import { PlaybookDrawn, type Step } from "../../parts/playbook";
+import { PlaybookDrawn } from "../../parts/playbook";
 import { IconArrowDown, IconArrowUp, IconPlus, IconX } from "../../parts/icons";
 import { Plain, visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
-import { stepWords } from "../../parts/rule-tree";
+import { StepFields } from "../../parts/step-fields";
+import { stepWords, type Step } from "../../parts/step-words";
+import { amount, unitOf } from "../../parts/units";
 import { useTexts } from "../../texts/texts";
 import { PALETTE } from "./palette";
 import { ReplayChart } from "./replay-chart";
@@ -162,15 +164,15 @@ export function RuleEditor({ level, name, incident }: Given) {
                     {texts.rules.palette}
                   </Text>
                   <Group gap={6} role="group" aria-labelledby="palette">
-                    {PALETTE.map(({ words, step }) => (
+                    {PALETTE.map((step) => (
                       <Button
-                        key={words}
+                        key={stepWords(texts, step)}
                         size="compact-xs"
                         variant="default"
                         leftSection={<IconPlus size={12} aria-hidden />}
                         onClick={() => setSteps((before) => [...before, step])}
                       >
-                        {words}
+                        {stepWords(texts, step)}
                       </Button>
                     ))}
                   </Group>
@@ -183,10 +185,10 @@ export function RuleEditor({ level, name, incident }: Given) {
                       <PlaybookDrawn steps={steps} height={130} />
                       <Stack component="ol" gap={4} m={0} p={0}>
                         {steps.map((step, place) => (
-                          <Paper component="li" withBorder px="sm" py={4} key={`${place} ${stepWords(step)}`} display="flex">
+                          <Paper component="li" withBorder px="sm" py={4} key={`${place} ${String(step.action)}`} display="flex">
                             <Group justify="space-between" w="100%" wrap="nowrap">
                               <Text fz="sm">
-                                {place + 1}. {visible(stepWords(step))}
+                                {place + 1}. <StepFields step={step} change={(changed) => setSteps((before) => before.with(place, changed))} />
                               </Text>
                               <Group gap={2} wrap="nowrap">
                                 <ActionIcon size="sm" variant="subtle" color="gray" disabled={place === 0} aria-label={texts.rules.stepUp} onClick={() => move(place, place - 1)}>
@@ -254,7 +256,9 @@ export function RuleEditor({ level, name, incident }: Given) {
                 {values.map(([field, value]) => {
                   const text = literal(value);
                   const words = fields.data?.fields.find((one) => one.name === field)?.words ?? "";
-                  const shown = typeof value === "string" ? value : JSON.stringify(value);
+                  const plain = typeof value === "string" ? value : JSON.stringify(value);
+                  const human = typeof value === "number" ? amount(texts, unitOf(field), value) : plain;
+                  const shown = human === plain ? plain : `${human} (${plain})`;
                   return (
                     <Table.Tr key={field}>
                       <Table.Th scope="row" fw={500}>

@@ -91,6 +91,9 @@ function RunStory({ name }: { name: string }) {
           {texts.runs.story}
         </Title>
         <ProblemBox problem={found.error} />
+        <Anchor component={Link} href={`/jobs?run=${encodeURIComponent(name)}`} fz="sm" underline="always">
+          {texts.jobs.ofRun}
+        </Anchor>
         <ol className="story">
           {found.data?.story.map((one, place) => (
             <li key={`${one.at} ${place}`}>
