@@ -147,6 +147,8 @@ class Job(TypedDict):
     overlap_possible: bool
     version: str | None
     waiting: NotRequired[str]
+    incident: NotRequired[str]
+    waits_for: NotRequired[str]
 
 
 class LastJson(TypedDict):
