@@ -89,12 +89,12 @@ async def test_a_job_says_for_whom_its_failure_waits_and_no_more_when_it_is_answ
     await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=1, log_tail="?")
 
     async def held() -> dict[str, object] | None:
-        found = await read(ada, job)
-        return found if found.get("waits_for") else None
+        shown = await read(ada, job)
+        return shown if shown.get("waits_for") else None
 
-    found = await until(held, "the failure to wait")
+    faulted = await until(held, "the failure to wait")
     (incident,) = (await ada.get("/v1/incidents", params={"job": job})).json()["incidents"]
-    assert (found["waits_for"], found["incident"]) == ("a person", incident["id"])
+    assert (faulted["waits_for"], faulted["incident"]) == ("a person", incident["id"])
     (listed,) = (await ada.get("/v1/jobs", params={"state": "faulted"})).json()["jobs"]
     assert (listed["waits_for"], listed["incident"]) == ("a person", incident["id"])
     assert (await ada.post(f"/v1/jobs/{job}/retry")).status_code == 200
