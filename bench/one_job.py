@@ -285,9 +285,8 @@ def report(asked: argparse.Namespace, runs: Sequence[Run]) -> bool:
             "of that by background loops, as without jobs": background,
             "ms a job": by_process,
             "jobs/s": statistics.median(run.rate for run in mine),
-            "rate over bare loop": rate,
-            "pilot over bare loop": pilot,
         }
+        figures |= {f"{name}, rate over bare loop": rate, f"{name}, pilot over bare loop": pilot}
         print(
             f"one_job on {name}: server and reconciler {statistics.median(server):.2f} ms a job ({min(server):.2f} to "
             f"{max(server):.2f}; {background:.2f} of it by background loops; goal ≤ {MOST_SERVER_MS:g}); {rate} of the bare loop's rate (goal ≥ {LEAST_RATE:g}); "
