@@ -354,6 +354,14 @@ class CandidateBuffers:
                 return False
         return True
 
+    def has_some_for(self, tenant: str, free: Resources) -> bool:
+        """Whether candidates are at hand for someone with so much free."""
+        return any(
+            buffer.jobs and buffer.lane.tenant == tenant and class_may_fit(buffer.lane.resource_class, free)
+            for buffer in self._buffers.values()
+            if not buffer.foreign
+        )
+
     def _take(self, buffer: LaneBuffer, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
         free, pilot = asking.free, asking.pilot
         wall = self.clock.now()

@@ -150,6 +150,10 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             if request in self._waiting:
                 self._waiting.remove(request)
 
+    def has_some_for(self, tenant: str, free: Resources) -> bool:
+        """Whether a request for work with so much free is likely to be answered at once."""
+        return self.buffers.has_some_for(queue_named(tenant), free)
+
     def dismiss(self) -> None:
         """Answer all waiting requests with nothing, because the server stops. Claims being written are still handed over."""
         for request in [claim_request for claim_request in self._waiting if not claim_request.busy]:

@@ -120,6 +120,9 @@ class CompletionReplyOut(Out):
 
 class CompletionRepliesOut(Out):
     results: list[CompletionReplyOut]
+    claims: list[ClaimOut] | None = None
+    """If work was asked for as well."""
+    cache: CacheKnownOut | None = None
 
 
 class ByeOut(Out):

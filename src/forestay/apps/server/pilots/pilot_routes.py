@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -81,7 +82,9 @@ router = Router(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
 LOGGED = 1000
 ONE_LOOK = 0.25
-"""Seconds: a pilot that does not wait still gets the result of one search of the queue."""
+"""Seconds: a pilot that does not want to wait still gets what one look at the queue finds."""
+ONE_MOMENT = 0.05
+"""Seconds for which the answer to completions may wait for claims, where jobs are queued that may fit."""
 
 
 @router.post("", status_code=201, response_model=RegisteredOut, responses=errors(body=True))
@@ -217,34 +220,47 @@ def _heartbeat_answer(context: RequestContext, who: Principal) -> dict[str, obje
 
 @router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))
 async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
-    """Wait for suitable jobs. A pilot that has disconnected by then gets none: they would wait for its lease to end."""
-    known = await _pilot_host(context, pilot, who)
-    services = context.services
-    site, slots = context.places.get(pilot, ("", 1))
-    cache = _cache_known(context, pilot, who.tenant, known, site, body.cache) if body.cache is not None else {}
-    if pilot in services.drains.known:
+    """Wait for work that fits. A pilot that is gone by then gets none: its jobs would wait for its lease to end."""
+    host = await _pilot_host(context, pilot, who)
+    cache = _cache_known(context, who, host, body.cache)
+    if pilot in context.services.drains.known:
         await asyncio.sleep(min(body.wait, ONE_LOOK))
         return json_answer({"claims": []})
-    asking = services.claims.claim(
+    asking = _claimed(context, who, host, body, wait=max(body.wait, ONE_LOOK))
+    granted = await while_wanted(asking, request, context.stopping) or []
+    return json_answer(cache | {"claims": await _handed_over(context, who, granted)})
+
+
+async def _claimed(
+    context: RequestContext, who: Principal, host: str, body: ClaimIn, *, wait: float, queued_only: bool = False
+) -> list[Stored]:
+    """The claims that a pilot is granted, of which it does not know yet."""
+    services, pilot = context.services, who.subject
+    site, slots = context.places.get(pilot, ("", 1))
+    # What is given at the end of the wait must end in time as well.
+    free = resources_from(body.resources, None if body.time_left is None else max(0.0, body.time_left - body.wait))
+    if queued_only and not services.claims.has_some_for(who.tenant, free):
+        return []
+    return await services.claims.claim(
         pilot=pilot,
-        host=known,
+        host=host,
         tenant=who.tenant,
-        # A job given at the end of the wait must end in time as well.
-        free=resources_from(body.resources, None if body.time_left is None else max(0.0, body.time_left - body.wait)),
+        free=free,
         most=body.max,
         batch=body.batch,
         site=site,
         slots=slots,
         runtimes=context.runtimes.get(pilot),
         machine=context.machines.get(pilot),
-        wait=max(body.wait, ONE_LOOK),
+        wait=wait,
     )
-    granted = await while_wanted(asking, request, context.stopping) or []
+
+
+async def _handed_over(context: RequestContext, who: Principal, granted: list[Stored]) -> list[Json]:
+    """What a pilot is told of the claims that it was granted."""
+    services, pilot = context.services, who.subject
     if granted and pilot in services.revocations.known:
-        why = "its pilot's access was revoked while it waited"
-        await services.components.release.release(
-            granted, by="server", reason=why, overlap_possible=False, executed=False
-        )
+        await _take_back(context, granted, "its pilot's access was revoked while it waited")
         raise HttpProblem(403, REVOKED)
     services.completions.granted(granted)
     for stored in granted:
@@ -253,27 +269,24 @@ async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str
     view = await context.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
     specs, inputs, tasks = await _specifications(context, granted, pilot, view)
     outputs_to = outputs_of(context, view)
-    return json_answer(
-        cache
-        | {
-            "claims": [
-                _claim_json(stored, specs[stored.document.specification], inputs.get(stored.document.id), outputs_to)
-                | tasks.get(stored.document.id, {})
-                for stored in granted
-            ]
-        }
-    )
+    return [
+        _claim_json(stored, specs[stored.document.specification], inputs.get(stored.document.id), outputs_to)
+        | tasks.get(stored.document.id, {})
+        for stored in granted
+    ]
 
 
-def _cache_known(
-    context: RequestContext, pilot: str, tenant: str, host: str, site: str, given_report: CacheReportIn
-) -> Json:
-    """Record a pilot's report on its cache; returns what is known of it here."""
+def _cache_known(context: RequestContext, who: Principal, host: str, given_report: CacheReportIn | None) -> Json:
+    """Take in what a pilot tells of its cache; it is told what is known of it here."""
+    if given_report is None:
+        return {}
+    pilot = who.subject
+    site, _ = context.places.get(pilot, ("", 1))
     share = CacheEndpoint(given_report.share.url, given_report.share.secret) if given_report.share is not None else None
     report = CacheReport(
         given_report.version, given_report.base, given_report.added, given_report.removed, given_report.gone, share
     )
-    return {"cache": {"known": context.services.caches.report(pilot, tenant, host, site, report)}}
+    return {"cache": {"known": context.services.caches.report(pilot, who.tenant, host, site, report)}}
 
 
 async def _specifications(
@@ -289,9 +302,7 @@ async def _specifications(
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
-    await context.services.components.release.release(
-        granted, by="server", reason=why, overlap_possible=False, executed=False
-    )
+    await _take_back(context, granted, why)
     raise HttpProblem(503, why)
 
 
@@ -337,18 +348,48 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
 
 @router.post("/{pilot}/completions", response_model=CompletionRepliesOut, responses=errors(body=True))
 async def completions(context: TheDesk, who: PilotCaller, pilot: str, body: CompletionsIn) -> Response:
-    """Report the completions of attempts."""
+    """Bring the ends of attempts, and take along the next claims if there are any now."""
     reports = [_report(_believed(context, who.tenant, completion)) for completion in body.completions]
-    results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant)
+    next_claims = None if body.claim is None else asyncio.create_task(_next_claims(context, who, body.claim))
+    try:
+        results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant)
+    except Exception:
+        if next_claims is not None:
+            _, granted = await next_claims
+            await _take_back(context, granted, "the completions it was asked for with could not be stored")
+        raise
     for end, report, reply in zip(body.completions, reports, results, strict=True):
         if reply.result is CompletionStatus.COMMITTED:
             if report.staging:
                 context.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
             if end.wall is not None:
                 context.metrics.runs.labels(end.outcome).observe(end.wall)
-    return json_answer(
-        {"results": [{"claim": reply.claim, "result": reply.result.value, "detail": reply.detail} for reply in results]}
-    )
+    answer: Json = {
+        "results": [{"claim": reply.claim, "result": reply.result.value, "detail": reply.detail} for reply in results]
+    }
+    if next_claims is not None:
+        cache, granted = await next_claims
+        with suppress(HttpProblem, PortError):
+            answer |= cache | {"claims": await _handed_over(context, who, granted)}
+    return json_answer(answer)
+
+
+async def _next_claims(context: RequestContext, who: Principal, body: ClaimIn) -> tuple[Json, list[Stored]]:
+    """What is queued for a pilot now. Whatever is in the way costs no completion: the pilot's next request for work hears of it."""
+    try:
+        host = await _pilot_host(context, who.subject, who)
+        cache = _cache_known(context, who, host, body.cache)
+        if who.subject in context.services.drains.known or context.stopping.is_set():
+            return cache, []
+        return cache, await _claimed(context, who, host, body, wait=ONE_MOMENT, queued_only=True)
+    except (HttpProblem, PortError):
+        return {}, []
+
+
+async def _take_back(context: RequestContext, granted: list[Stored], why: str) -> None:
+    """Release claims that their pilot will never hear of."""
+    release = context.services.components.release
+    await release.release(granted, by="server", reason=why, overlap_possible=False, executed=False)
 
 
 def _believed(context: RequestContext, tenant: str, end: CompletionIn) -> CompletionIn:

@@ -207,6 +207,8 @@ class CompletionIn(Model):
 
 class CompletionsIn(Model):
     completions: list[CompletionIn] = Field(min_length=1, max_length=100)
+    claim: ClaimIn | None = None
+    """A request for work: the answer brings what is queued now, without waiting for more."""
 
 
 class BegunIn(Model):
