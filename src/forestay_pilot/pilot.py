@@ -18,6 +18,7 @@ from forestay_pilot.claims.completion_queue import CompletionQueue
 from forestay_pilot.claims.lifetime import Lifetime
 from forestay_pilot.claims.log_orders import LogOrders
 from forestay_pilot.claims.slot import Slot
+from forestay_pilot.claims.work_requests import WorkRequests
 from forestay_pilot.containers.container_cleanup import remove_containers
 from forestay_pilot.containers.image_store import ImageStore
 from forestay_pilot.link.channel import ServerChannel
@@ -171,16 +172,15 @@ class PilotProcess:
             on_answer=self._cache.told,
         )
         slots = [self._slot(number, folder, lease) for number in range(settings.slots)]
-        claims = ClaimLoop(
-            self._ring,
-            self._identity,
+        requests = WorkRequests(
             self._held,
-            wait=settings.claim_wait,
             may_claim=self._may_claim,
             time_left=self._lifetime.usable,
             on_claimed=self._on_claimed,
             cache=self._cache,
         )
+        claims = ClaimLoop(self._ring, self._identity, self._held, requests, self._ends, wait=settings.claim_wait)
+        self._ends.ask_along(requests)
         channel.start()
         # Claims before the channel is open would be released with a death nobody could see.
         while not channel.opened.wait(0.1) and not self._draining.is_set():

@@ -19,6 +19,7 @@ from forestay_pilot.clock import steady
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing, UnavailableError
 
 if TYPE_CHECKING:
+    from forestay_pilot.claims.work_requests import WorkRequest, WorkRequests
     from forestay_pilot.link.identity import PilotIdentity
 
 log = logging.getLogger("forestay_pilot")
@@ -30,7 +31,8 @@ _LONGEST_WAIT_REFUSED = 60.0
 _CALL_SECONDS = 10.0
 _SETTLED = ("committed", "held", "superseded")
 _NEW = ("image",)  # what servers of the previous release do not know
-_WRONG = (400, 409, 413, 422)
+_UNKNOWN_FIELD = 422
+_WRONG = (400, 409, 413, _UNKNOWN_FIELD)
 _REFUSALS_BEFORE_GIVING_UP = 3
 
 
@@ -86,9 +88,23 @@ class CompletionQueue(threading.Thread):
         self._pending: dict[str, _Pending] = {}
         self._ended = False
         self._behind = False  # ends wait for a server to answer again
+        self._untaken = False  # ends came since the last ones were taken to be sent
+        self._requests: WorkRequests | None = None  # what asks for work along with ends
 
-    def put(self, documents: list[dict[str, Any]]) -> None:
-        """Take charge of ends. On disk first, all in one file, so that they also outlive this process."""
+    def ask_along(self, requests: WorkRequests) -> None:
+        """From now on ask for work together with ends."""
+        self._requests = requests
+
+    def wait_taken(self, seconds: float) -> None:
+        """Wait until ends that came are on their way to a server, whose answer may bring work."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or not self._untaken or self._requests is None, seconds)
+
+    def put(self, documents: list[dict[str, Any]], kept: Callable[[], None] = lambda: None) -> None:
+        """Take charge of ends. On disk first, all in one file, so that they also outlive this process.
+
+        ``kept`` is called when nothing of them can be lost any more, and before they are sent.
+        """
         path = os.path.join(self._spool, _name(documents[0]) + ".json")
         try:
             descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -101,6 +117,8 @@ class CompletionQueue(threading.Thread):
         with self._changed:
             for document in documents:
                 self._pending[_name(document)] = _Pending(document, spooled)
+            self._untaken = True
+            kept()
             self._changed.notify_all()
 
     def adopt(self, paths: list[str]) -> None:
@@ -152,12 +170,12 @@ class CompletionQueue(threading.Thread):
         """Deliver until told to end; no error ends this thread."""
         outage_wait = _FIRST_WAIT
         while True:
-            batch = self._next_batch()
-            if batch is None:
-                self._link.close()
-                return
             try:
-                self._send(batch)
+                batch, request = self._next_batch()
+                if not batch:
+                    self._link.close()
+                    return
+                self._send(batch, request)
                 outage_wait = _FIRST_WAIT
                 self._behind = False
             except LinkError as error:
@@ -177,28 +195,45 @@ class CompletionQueue(threading.Thread):
         with self._changed:
             self._changed.wait_for(lambda: self._ended, seconds)
 
-    def _next_batch(self) -> list[_Pending] | None:
+    def _next_batch(self) -> tuple[list[_Pending], WorkRequest | None]:
+        """What is to be sent, with a request for work if slots are free; nothing once this thread is to end."""
         with self._changed:
             while not self._ended:
                 now = steady()
                 due = [pending for pending in self._pending.values() if pending.due <= now]
                 if due:
+                    self._untaken = False
+                    self._changed.notify_all()
                     # One that was refused goes alone, so that it cannot hold up the others.
                     doubtful = [pending for pending in due if pending.refusals]
-                    return [doubtful[0]] if doubtful else due[:MOST_AT_ONCE]
+                    if doubtful:
+                        return [doubtful[0]], None
+                    return due[:MOST_AT_ONCE], None if self._requests is None else self._requests.begin()
                 times = [pending.due for pending in self._pending.values()]
                 self._changed.wait(max(0.01, min(times) - now) if times else None)
-        return None
+        return [], None
 
-    def _send(self, batch: list[_Pending]) -> None:
-        body = {"completions": [pending.document for pending in batch]}
+    def _send(self, batch: list[_Pending], request: WorkRequest | None) -> None:
+        body: dict[str, Any] = {"completions": [pending.document for pending in batch]}
+        if request is not None:
+            body["claim"] = request.body
+        answer = None
         try:
-            answer = self._identity.call(self._link, "POST", "/completions", body, timeout=_CALL_SECONDS)
+            # Work is asked for once; without an answer the ends are sent again, to every server, and alone.
+            answer = self._identity.call(
+                self._link, "POST", "/completions", body, timeout=_CALL_SECONDS, everywhere=request is None
+            )
         except RefusedError as refusal:
             if refusal.status not in _WRONG:
                 raise
+            if request is not None and refusal.status == _UNKNOWN_FIELD:
+                self._requests = None  # a server of the previous release, perhaps: work is asked for apart from now on
             self._on_refusal(batch, refusal)
             return
+        finally:
+            # Before the ends are settled: whoever waits for that sees what their answer brought.
+            if request is not None:
+                request.end(answer)
         results = answer.get("results")
         results_data = {
             str(result.get("claim")): str(result.get("result"))

@@ -140,6 +140,8 @@ class Slot(threading.Thread):
                 end = make_completion(
                     held.job, PayloadOutcome(), reason="start-failed", host=self._host, words=repr(error), stage=stage
                 )
+            if held.begun:
+                self._held.note_job(held, ok=end["outcome"] == "ok")
             self._hand_on([(held, end)])
 
     def _hand_on(self, ended: list[tuple[ClaimInHand, dict[str, Any]]]) -> None:
@@ -149,11 +151,12 @@ class Slot(threading.Thread):
                 end["devices"] = held.devices
             if held.staged:
                 end["staging"] = most_telling(held.staged)
+        leaving = [held for held, _ in ended]
         try:
-            self._ends.put([end for _, end in ended])
+            self._ends.put([end for _, end in ended], kept=lambda: self._held.release(*leaving))
         except Exception:
             log.exception("the completions of %d jobs could not be kept", len(ended))
-        self._held.release(*(held for held, _ in ended))
+            self._held.release(*leaving)
         for held, end in ended:
             if held.has_folder:
                 self._cache.release(held.claim)

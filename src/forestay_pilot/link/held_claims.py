@@ -26,7 +26,11 @@ UNNAMED = 2
 _SHORT = 0.05
 _LONG = 0.25
 _EARLY = 1000  # cancels kept for claims that are still on their way here
-_STUCK = 0.5  # claims queued behind calls that take this long are returned, for others to run
+_STUCK = 0.5  # what is held ready behind calls or jobs that take so long is given back, for others to run
+
+# Jobs that take less than this are held ready too, as many for each slot as run in this time, and no more than these.
+_AHEAD_SECONDS = 0.2
+_MOST_AHEAD = 8
 
 
 class SentRequest(NamedTuple):
@@ -81,6 +85,7 @@ class HeldClaims:
         self._batch = batch
         self._calls = max(calls, batch)
         self._short = False  # whether the last call was
+        self._warm = False  # whether what was taken last is a call
         self._ahead = batch  # claims to hold for each slot, as short as the last ones were
         self._resources = resources
         self._devices = devices if devices else None
@@ -157,7 +162,8 @@ class HeldClaims:
                     held = self._queue.popleft()
                     held.running = True
                     self._running[held] = steady()
-                    if not held.job.warm:
+                    if held.job.warm != self._warm:
+                        self._warm = held.job.warm
                         self._ahead, self._short = self._batch, False
                     return held
                 if self._closed and not self._queue:
@@ -197,12 +203,20 @@ class HeldClaims:
             elif wall > _LONG:
                 self._ahead = self._batch
 
+    def note_job(self, held: ClaimInHand, *, ok: bool) -> None:
+        """Learn from a job that is over how many to hold ready: none behind one that failed, for the next ones here may as well."""
+        with self._lock:
+            took = steady() - self._running.get(held, 0.0)
+            most = min(_MOST_AHEAD, int(_AHEAD_SECONDS / took)) if ok and took else 1
+            self._ahead = max(self._batch, min(most, self._ahead * 2))
+
     def stuck(self) -> list[ClaimInHand]:
-        """Take back claims that were held ready because calls were short, and now wait behind something long."""
+        """Take back claims that were held ready because others were short, and now wait behind something long, or for its resources."""
         with self._lock:
             late = steady() - _STUCK
-            allowed = self._slots * self._batch - len(self._running)
-            if len(self._queue) <= allowed or len(self._running) < self._slots:
+            blocked = bool(self._queue) and not self._fits(self._queue[0])
+            allowed = 0 if blocked else self._slots * self._batch - len(self._running)
+            if len(self._queue) <= allowed or (len(self._running) < self._slots and not blocked):
                 return []
             if any(since > late for since in self._running.values()):
                 return []
@@ -252,16 +266,20 @@ class HeldClaims:
         with self._lock:
             return list(self._running)
 
-    def wait_for_room(self, timeout: float) -> int:
-        """Wait until there is room, and return how many more claims to request.
+    def room(self) -> int:
+        """How many more claims may be asked for."""
+        with self._lock:
+            return self._room()
+
+    def wait_for_room(self, timeout: float) -> bool:
+        """Wait until it is worth a request to ask for more; whether it is.
 
         A pilot with one job a slot asks as soon as a slot is free. With batches it asks when half a batch
         has room, so that very short jobs do not cost a request each.
         """
         with self._space:
             self._space.wait_for(lambda: self._closed or self._room() >= self._worth_asking(), timeout)
-            room = self._room()
-            return room if room >= self._worth_asking() else 0
+            return self._room() >= self._worth_asking()
 
     def _worth_asking(self) -> int:
         return 1 if self._ahead == 1 else max(1, self._slots * self._ahead // 2)

@@ -47,7 +47,7 @@ class Failures:
     refuse_completions: int = 0  # so many ends are answered 422
     silent_channels: bool = False  # no pings
     token_seconds: float = 900.0
-    unknown_fields: frozenset[str] = frozenset()  # registrations with one of these are answered 422
+    unknown_fields: frozenset[str] = frozenset()  # registrations and completions with one of these are answered 422
     drain: bool = False
 
 
@@ -58,6 +58,8 @@ class Seen:
     registrations: list[dict[str, Any]] = field(default_factory=list)
     heartbeats: list[dict[str, Any]] = field(default_factory=list)
     claim_requests: list[dict[str, Any]] = field(default_factory=list)
+    asked_along: list[dict[str, Any]] = field(default_factory=list)  # requests for work that came with completions
+    brought_along: int = 0  # jobs that the answers to those brought
     completions: list[dict[str, Any]] = field(default_factory=list)  # every one received, repeats too
     channel: list[tuple[str, int]] = field(default_factory=list)  # ("open" or "close", session)
     logs: list[dict[str, Any]] = field(default_factory=list)
@@ -289,8 +291,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _completions(self, body: dict[str, Any]) -> None:
         state = self.server_state
-        if state.failures.refuse_completions:
-            state.failures.refuse_completions -= 1
+        if "claim" in body:
+            state.seen.asked_along.append(body["claim"])
+        if state.failures.refuse_completions or state.failures.unknown_fields & set(body):
+            state.failures.refuse_completions = max(0, state.failures.refuse_completions - 1)
             self._answer(422, {"title": "wrong", "errors": [{"field": "completions"}]})
             return
         state.seen.completions += body["completions"]
@@ -300,7 +304,13 @@ class _Handler(BaseHTTPRequestHandler):
             return
         result = state.failures.end_result
         results = [{"claim": end["claim"], "result": result, "detail": ""} for end in body["completions"]]
-        self._answer(200, {"results": results})
+        answer = {"results": results}
+        if "claim" in body:
+            most = body["claim"]["max"]
+            with state.work:
+                answer["claims"], state.jobs[:most] = state.jobs[:most], []
+            state.seen.brought_along += len(answer["claims"])
+        self._answer(200, answer)
 
     def _begun(self, _body: dict[str, Any]) -> None:
         self._answer(200, {})
