@@ -219,6 +219,7 @@ def _environment(job: ClaimedJob, folder: str, surroundings: Surroundings, bound
         FORESTAY_FENCE=job.fence,
         FORESTAY_CLAIM=job.claim,
         FORESTAY_INDEX="" if job.index is None else str(job.index),
+        FORESTAY_MEMORY=str(job.memory or ""),
         FORESTAY_OUTPUTS=folder,
     )
     environment.pop(DEVICES, None)  # by this it would be taken for one that has them

@@ -101,6 +101,7 @@ def test_a_claim_that_cannot_be_run_harms_no_other(server: FakeServer, pilot: St
 
 def test_command_and_environment_are_filled_in() -> None:
     document = claim_document(
+        resources={"memory": 1 << 30, "wall": 60},
         specification={
             "command": ["run", "{sample}-{index}", "awk '{print $1}'", "{threads}"],
             "environment": {"MODE": "fast", "PATH": "/opt/bin", "FORESTAY_JOB": "forged"},
@@ -118,6 +119,7 @@ def test_command_and_environment_are_filled_in() -> None:
         "FORESTAY_FENCE": "2.3",
         "FORESTAY_CLAIM": "c" * 32,
         "FORESTAY_INDEX": "7",
+        "FORESTAY_MEMORY": "1073741824",
         "FORESTAY_OUTPUTS": "/w",
         "FORESTAY_PARAM_SAMPLE": "A 1",
         "FORESTAY_PARAM_THREADS": "4",
