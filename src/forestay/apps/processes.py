@@ -236,6 +236,33 @@ def dev(
     _run(run_dev(load(state=folder, port=port, flows=flows), slots=slots, verbose=verbose))
 
 
+def demo(
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Play it unattended; exit code 1 if an act does not come out as promised.")
+    ] = False,
+    report: Annotated[Path, typer.Option(help="Where the report is written, one HTML file.")] = Path(
+        "forestay-demo.html"
+    ),
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help="An empty folder in which everything is kept: store, logs, outputs. Default: removed at the end."
+        ),
+    ] = None,
+) -> None:
+    """Show what Forestay does about failures. Plays five acts on real processes of this machine, which it starts, kills and stops, and writes a report of what was measured."""
+    require("demo", "server", "flows")
+    _logs(verbose=False, audit=False)
+    from forestay.apps.config.settings import load
+    from forestay.apps.demo.process import run_demo
+
+    async def play() -> None:
+        if not await run_demo(load(), auto=auto, report=report, keep=keep):
+            raise typer.Exit(1)
+
+    _run(play())
+
+
 def doctor(
     folder: Annotated[Path | None, typer.Option("--state", help="State folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
@@ -417,6 +444,7 @@ _ITS_OWN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 """The pilot reads its options itself."""
 COMMANDS: dict[str, Entry] = {
     "dev": Entry(START, _build("dev", dev)),
+    "demo": Entry(START, _build("demo", demo)),
     "doctor": Entry(START, _build("doctor", doctor)),
     "server": Entry(ADMIN, _build("server", server)),
     "reconciler": Entry(ADMIN, _build("reconciler", reconciler)),

@@ -258,7 +258,7 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
 }
 """The commands by help panel, each with its function, `module:function`."""
 SCREEN: dict[str, tuple[str, ...]] = {
-    START: ("dev", "doctor", "try", "init", "status"),
+    START: ("dev", "demo", "doctor", "try", "init", "status"),
     JOBS: ("submit", "queue", "jobs", "logs", "story", "wait", "cancel"),
     FLOWS: ("run", "runs", "watch", "graph", "check"),
     FAILURES: ("inbox", "explain", "rules", "playbooks", "safeguards"),

@@ -1,0 +1,187 @@
+"""The processes of the demonstration, each one a child that can be killed: Temporal, server, reconciler, orchestrator, and pilots on three named hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from forestay.adapters.private_file import write_private
+from forestay.adapters.temporal.dev_server import DevServer, tied
+from forestay.apps.config.settings import Settings, load
+from forestay.apps.demo.storage import DemoStorage
+from forestay.apps.operations.tokens import make_token
+
+HOSTS = ("alba", "brio", "cima")
+SITE = "demo"
+SLOTS = 2
+"""Of each host."""
+LEASE = 20
+"""Seconds: short enough for a visitor, long enough for a machine that is busy."""
+GIBIBYTE = 1 << 30
+HOUR = 3600
+
+
+@dataclass(slots=True, eq=False)
+class DemoProcess:
+    """One place, filled by one process after the other."""
+
+    name: str
+    words: Sequence[str]
+    environment: dict[str, str]
+    log: Path
+    process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process is not None else 0
+
+    async def start(self) -> None:
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C reaches it through us. If we are killed, the kernel ends it.
+            self.process = await asyncio.create_subprocess_exec(
+                *tied([sys.executable, *self.words]),
+                env=self.environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    async def ended(self) -> None:
+        if self.process is not None:
+            await self.process.wait()
+
+    async def kill(self) -> int:
+        """kill -9 of this process alone; its id."""
+        process = self.process
+        if process is None or process.returncode is not None:
+            raise RuntimeError(f"{self.name} does not run; its log is {self.log}")
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        return process.pid
+
+    async def stop(self) -> None:
+        if self.process is None:
+            return
+        for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0)):
+            with suppress(ProcessLookupError):
+                self.process.send_signal(number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self.process.wait()
+                    return
+
+
+@dataclass(slots=True, eq=False)
+class DemoSite:
+    """Everything that runs, and the folder in which it keeps its files."""
+
+    folder: Path
+    temporal: DevServer
+    near: DemoStorage
+    port: int = field(default_factory=lambda: _free_port())
+    processes: dict[str, DemoProcess] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def far(self) -> Path:
+        """The folder of the other storage element, which is fast and never fails."""
+        return self.folder / "far"
+
+    @property
+    def outputs(self) -> Path:
+        return self.folder / "outputs"
+
+    @property
+    def settings(self) -> Settings:
+        return load(self.environment)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of every process here; none of the user's own settings."""
+        elements = [
+            {"name": "near", "kind": "http", "url": self.near.url, "private": True, "rules": [_RULE]},
+            {"name": "far", "kind": "file", "path": str(self.far), "rules": []},
+        ]
+        levels = [{"wait": 0}, {"wait": 1, "tries": 2}]
+        settings = {
+            "store": f"sqlite:///{self.folder / 'forestay.db'}",
+            "state": str(self.folder),
+            "port": str(self.port),
+            "lease": str(LEASE),
+            "temporal": self.temporal.address,
+            "outputs": str(self.outputs),
+            "flow_files": str(self.folder),
+            "storage": json.dumps(elements),
+            "approvals": "off",  # there is one person here
+            "free_tries": "0,1,5",
+            "retry_policies": json.dumps({"default": {"levels": levels, "then": "rollback"}}),
+            "unanswered": json.dumps({"network": "retry"}),
+        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
+        return kept | {f"FORESTAY_{name.upper()}": value for name, value in settings.items()}
+
+    def token(self, subject: str, *roles: str) -> str:
+        return make_token(self.settings, subject=subject, tenant="default", roles=roles, seconds=12 * HOUR)
+
+    async def start(self) -> None:
+        """Start everything but the pilots, which want a server that answers."""
+        self.outputs.mkdir(exist_ok=True)
+        self.far.mkdir(exist_ok=True)
+        write_private(self.folder / "enrol-token", self.token("demo-pilot", "enrol"))
+        await self.temporal.ready()
+        for name in ("server", "reconciler", "orchestrator"):
+            await self._start(name, "-m", "forestay", name)
+
+    async def start_pilot(self, host: str) -> None:
+        await self._start(
+            f"pilot-{host}", "-m", "forestay_pilot",
+            "--server", self.url,
+            "--token-file", str(self.folder / "enrol-token"),
+            "--host", host,
+            "--site", SITE,
+            "--slots", str(SLOTS),
+            "--cpus", str(SLOTS),
+            "--memory", str(4 * GIBIBYTE),
+            "--disk", str(4 * GIBIBYTE),
+            "--outputs", str(self.outputs),
+            "--work", str(self.folder / "work" / host),
+            "--cache", str(self.folder / "cache" / host),
+            "--cache-space", str(GIBIBYTE),
+            "--share", "127.0.0.1",
+            "--grace", "1",
+        )  # fmt: skip
+
+    async def _start(self, name: str, *words: str) -> None:
+        child = DemoProcess(name, words, self.environment, self.folder / f"{name}.log")
+        await child.start()
+        self.processes[name] = child
+
+    async def stop(self) -> None:
+        """Pilots first, while a server can still take what they have."""
+        pilots = [child for name, child in self.processes.items() if name.startswith("pilot-")]
+        others = [child for child in self.processes.values() if child not in pilots]
+        await asyncio.gather(*(child.stop() for child in pilots))
+        await asyncio.gather(*(child.stop() for child in others))
+        await self.temporal.stop()
+
+
+_RULE = {"match": "/demo/(.*)", "to": "$1"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
