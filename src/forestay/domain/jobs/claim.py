@@ -60,8 +60,17 @@ def at_site(site: str) -> str:
     return f"site:{site}"
 
 
-def claim(document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int) -> JobDocument | TransitionRefused:
-    """Give the job to a pilot for its next attempt."""
+def may_have(document: JobDocument, owner: str) -> bool:
+    """Whether a job may be given to a pilot of an owner; one of nobody in particular may have the jobs of all."""
+    return not owner or document.owner == owner
+
+
+def claim(
+    document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int, owner: str = ""
+) -> JobDocument | TransitionRefused:
+    """Give the job to a pilot for its next attempt; `owner` is the one for whom the pilot was enrolled, if it was."""
+    if not may_have(document, owner):
+        return TransitionRefused("the pilot runs the jobs of another owner")
     if not claimable(document, now):
         return TransitionRefused(f"the job is {document.state}{' and held' if document.holders else ''}")
     return step(

@@ -29,7 +29,12 @@ def pilot_to_json(pilot: Pilot) -> Json:
         }
         | {
             name: text
-            for name, text in (("launch", pilot.launch), ("drain", pilot.drain), ("revoked", pilot.revoked))
+            for name, text in (
+                ("launch", pilot.launch),
+                ("owner", pilot.owner),
+                ("drain", pilot.drain),
+                ("revoked", pilot.revoked),
+            )
             if text
         }
     )
@@ -38,7 +43,7 @@ def pilot_to_json(pilot: Pilot) -> Json:
 _PILOT_KNOWN = frozenset(
     {
         "id", "tenant", "host", "site", "slots", "resources", "lease", "registered", "state", "changed", "batch_job",
-        "version", "note", "launch", "drain", "revoked",
+        "version", "note", "launch", "owner", "drain", "revoked",
     }
 )  # fmt: skip
 
@@ -59,6 +64,7 @@ def pilot_from_json(data: Mapping[str, Any]) -> Pilot:
         version=data["version"],
         note=data["note"],
         launch=data.get("launch", ""),
+        owner=data.get("owner", ""),
         drain=data.get("drain", ""),
         revoked=data.get("revoked", ""),
         extra={key: value for key, value in data.items() if key not in _PILOT_KNOWN},

@@ -52,6 +52,8 @@ class _Asking(NamedTuple):
     runtimes: frozenset[str] | None = None
     """The container runtimes of the pilot's machine; None: unknown."""
     machine: PilotClass | None = None
+    owner: str = ""
+    """The one owner whose jobs it may have; empty: it may have those of all."""
 
     def gives(self, document: JobDocument) -> bool:
         return self.turns is None or self.turns(document) <= self.turn
@@ -245,13 +247,14 @@ class CandidateBuffers:
         turns: Callable[[JobDocument], SlotTurn] | None = None,
         runtimes: frozenset[str] | None = None,
         machine: PilotClass | None = None,
+        owner: str = "",
     ) -> Stored | None:
         """The best candidate: highest priority first, then data where the pilot runs, then our own slots, then the lane served longest ago."""
         match = self.match
         if match is None or not match.tenants or not match.weighs(tenant):
             match = None
         for turn in (SlotTurn.NOW,) if turns is None else (SlotTurn.NOW, SlotTurn.AFTER_OTHERS):
-            asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn, runtimes, machine)
+            asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn, runtimes, machine, owner)
             stored = self._next(asking, match, last=match is None)
             if stored is None and match is not None:
                 # There is nothing else for this pilot: it is better to run jobs kept for busy pilots than to keep them.
@@ -268,6 +271,8 @@ class CandidateBuffers:
         for buffer in self._buffers.values():
             lane = buffer.lane
             if lane.tenant != tenant or (buffer.foreign and not foreign) or not (buffer.jobs or buffer.reading):
+                continue
+            if asking.owner and lane.owner != asking.owner:
                 continue
             if not class_may_fit(lane.resource_class, free):
                 continue
@@ -340,8 +345,8 @@ class CandidateBuffers:
             return True
         return self.containers is not None and self.containers.leaves(document, asking.runtimes)
 
-    def has_none_for(self, tenant: str, free: Resources) -> bool:
-        """Whether no queued job should go to a pilot with these free resources before a job that arrives now.
+    def has_none_for(self, tenant: str, free: Resources, owner: str = "") -> bool:
+        """Whether nothing is queued that someone with so much free, perhaps of one owner, should get before a job that comes now.
 
         This is known only while lanes are searched regularly, as for pilots that wait without success; otherwise False.
         """
@@ -350,7 +355,8 @@ class CandidateBuffers:
             return False
         for buffer in self._buffers.values():
             more = buffer.jobs or buffer.reading or (buffer.ended_at is None and not buffer.foreign)
-            if more and buffer.lane.tenant == tenant and class_may_fit(buffer.lane.resource_class, free):
+            mine = buffer.lane.tenant == tenant and (not owner or buffer.lane.owner == owner)
+            if more and mine and class_may_fit(buffer.lane.resource_class, free):
                 return False
         return True
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from forestay.domain.jobs.claim import claim, claimable, pilot_deaths
+from forestay.domain.jobs.claim import claim, claimable, may_have, pilot_deaths
 from forestay.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.requirements import LICENCES
@@ -62,7 +62,9 @@ class ClaimRequest:
     runtimes: frozenset[str] | None = None
     """The container runtimes of its machine; None: not reported."""
     machine: PilotClass | None = None
-    """The features that it advertises."""
+    """What it says of itself."""
+    owner: str = ""
+    """The one owner whose jobs it may have; empty: it may have those of all."""
     busy: bool = False
 
 
@@ -112,12 +114,12 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
     async def claim(
         self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1,
         site: str = "", slots: int = 1, downstream: str = "", runtimes: frozenset[str] | None = None,
-        machine: PilotClass | None = None,
+        machine: PilotClass | None = None, owner: str = "",
     ) -> list[Stored]:  # fmt: skip
         """Wait, at most `wait` seconds, for jobs that fit; the result may be empty. If cancelled, claims already given are returned.
 
-        The given jobs fit into the free resources together; with `batch`, that many times over, one after another. Jobs for a
-        downstream are only given to requests for it.
+        What is given fits into what is free all at once; with a batch, so often over, one after another. Jobs that are meant for a
+        downstream are given to who asks for it, and to nobody else. A pilot that was enrolled for an owner gets the jobs of no other.
         """
         loop = asyncio.get_running_loop()
         # A pilot that asks often and briefly has waited since its first unsuccessful request, not since its last.
@@ -127,7 +129,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         queue = queue_named(tenant, downstream)
         answer: asyncio.Future[list[Stored]] = loop.create_future()
         request = ClaimRequest(
-            pilot, host, tenant, free, most, batch, site, slots, since, answer, queue, runtimes, machine
+            pilot, host, tenant, free, most, batch, site, slots, since, answer, queue, runtimes, machine, owner
         )
         if (match := self._matcher) is not None and not downstream:
             match.asks(pilot, tenant, host, site, slots, most)
@@ -212,7 +214,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             most = self.settings.bulk - len(granted)
             if self.hosts is not None:
                 most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
-            if most and self.buffers.has_none_for(request.queue, request.free):
+            if most and self.buffers.has_none_for(request.queue, request.free, request.owner):
                 turns = self.hosts.turns(request.tenant, request.host) if self.hosts is not None else None
                 for document in self._pick(request, most, self._fresh_for(request, fresh, turns)):
                     claimed = self._claimed(request, document, now)
@@ -230,6 +232,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             for place, document in enumerate(fresh[: self.settings.look]):
                 if (
                     queue_named(document.tenant, downstream_of(document)) == request.queue
+                    and may_have(document, request.owner)
                     and fits(document.resources, free)
                     and ends_in_time(document, free.wall)
                     and self.buffers.satisfied(document, request.machine)
@@ -354,7 +357,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             nonlocal turns
             stored = self.buffers.next(
                 request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site,
-                turns=turns, runtimes=request.runtimes, machine=request.machine,
+                turns=turns, runtimes=request.runtimes, machine=request.machine, owner=request.owner,
             )  # fmt: skip
             if stored is not None and pilot_deaths(stored.document):
                 turns = _unless_suspect(turns)
@@ -417,7 +420,14 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         request.answer.set_result(jobs)
 
     def _claimed(self, request: ClaimRequest, document: JobDocument, now: int) -> JobDocument | TransitionRefused:
-        return claim(document, claim_id=self.ids.claim(), pilot=request.pilot, host=request.host, now=now)
+        return claim(
+            document,
+            claim_id=self.ids.claim(),
+            pilot=request.pilot,
+            host=request.host,
+            now=now,
+            owner=request.owner,
+        )
 
     async def _seated(self, batch: Sequence[tuple[ClaimRequest, Stored]], names: Sequence[str]) -> Container[str]:
         """The claims that may be written: jobs that need a seat must have got one."""
@@ -435,7 +445,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         now = self.clock.now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
-            return claim(document, claim_id=name, pilot=request.pilot, host=request.host, now=now)
+            return claim(document, claim_id=name, pilot=request.pilot, host=request.host, now=now, owner=request.owner)
 
         def already_applied(document: JobDocument) -> bool:
             return document.claim is not None and document.claim.id == name
