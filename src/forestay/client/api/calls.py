@@ -268,9 +268,9 @@ def overview(span: str) -> Call[Json]:
     return Call("GET", "/v1/overview", document, [("span", span)])
 
 
-def enrol(site: str, *, launch: str = "", seconds: int = 3600) -> Call[Json]:
-    """A secret by which one pilot may register, once."""
-    body = {"site": site, "launch": launch, "seconds": seconds}
+def enrol(site: str, *, launch: str = "", seconds: int = 3600, owner: str | None = None) -> Call[Json]:
+    """A secret by which one pilot may register, once; with an owner it gets the jobs of nobody else."""
+    body = {"site": site, "launch": launch, "seconds": seconds} | ({"owner": owner} if owner else {})
     return Call("POST", "/v1/enrolments", document, body=orjson.dumps(body))
 
 

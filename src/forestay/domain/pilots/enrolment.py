@@ -35,10 +35,13 @@ class Enrolment:
     nonce: str = ""
     """The digest of the number of the pilot that used it."""
     used: int = 0
-    """When it was used; 0 if it was not. One used without a pilot reported that the machine is unfit."""
+    """When; 0 while it is not. A used one without a pilot was used to say that the machine is not fit."""
+    owner: str = ""
+    """Whose jobs alone its pilot may have; empty: those of all."""
 
     def as_plain(self) -> dict[str, object]:
-        return {
+        own: dict[str, object] = {"owner": self.owner} if self.owner else {}
+        return own | {
             "site": self.site,
             "launch": self.launch,
             "by": self.by,
@@ -59,6 +62,7 @@ class Enrolment:
             str(body["pilot"]),
             str(body["nonce"]),
             int(str(body["used"])),
+            str(body.get("owner", "")),
         )
 
 

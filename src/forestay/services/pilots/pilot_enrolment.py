@@ -52,12 +52,14 @@ class PilotEnrolment:
     clock: Clock
     ids: Ids
 
-    async def make(self, *, tenant: str, site: str, launch: str, by: str, seconds: int) -> EnrolmentSecret:
-        """Create a secret for one pilot; `Transient` if the store gave no clear answer."""
+    async def make(
+        self, *, tenant: str, site: str, launch: str, by: str, seconds: int, owner: str = ""
+    ) -> EnrolmentSecret:
+        """A secret for one pilot, perhaps of one owner's jobs only; `Transient` if the store did not take it for sure."""
         if not 1 <= seconds <= LONGEST:
             raise Permanent(f"a secret is valid for 1 to {LONGEST} seconds")
         text = MARK + self.ids.claim() + self.ids.claim()
-        enrolment = Enrolment(tenant, site, launch, by, self.clock.now() + 1000 * seconds)
+        enrolment = Enrolment(tenant, site, launch, by, self.clock.now() + 1000 * seconds, owner=owner)
         (written,) = await self.documents.put([(_document(text, enrolment), None)])
         if not isinstance(written, Written):
             raise Transient("the enrolment could not be stored; try again")

@@ -7,18 +7,24 @@ the first one may come back; the same agent continues at once after a restart.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict
+from forestay.services.shared.coalescing_cache import CoalescingCache
 from forestay.services.shared.document_update import update_document
 
 KIND = "site"
 PATIENCE = 4
 """The number of its own polls that an agent may miss before another one may replace it."""
 LEAST = 60
-"""The least patience in seconds."""
+"""Seconds: and never less than this."""
+FRESH = 2.0
+"""Seconds for which a site's way of running jobs is remembered."""
+SITES = 10_000
+SUBMITTER = "submitter"
+"""What the agent of a site reports as `run_as` whose jobs run as the Unix users of those who submitted them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,11 @@ class Site:
     report: Mapping[str, object]
     """The policy and the agent's own state."""
 
+    @property
+    def as_submitter(self) -> bool:
+        """Whether its jobs run as the Unix users of those who submitted them; otherwise as the agent's user."""
+        return self.report.get("run_as") == SUBMITTER
+
     def overdue(self, now: int) -> bool:
         """Whether its agent has been silent for too long."""
         return now - self.seen > 1000 * max(LEAST, PATIENCE * self.every)
@@ -47,6 +58,21 @@ class SiteRegistry:
 
     documents: DocumentStore
     clock: Clock
+    _as_submitter: CoalescingCache[tuple[str, str], bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._as_submitter = CoalescingCache(self.clock, FRESH, SITES)
+
+    async def bars(self, tenant: str, site: str, owner: str) -> bool:
+        """Whether a pilot of an owner, or of nobody in particular, gets no jobs at a site; what its agent reports counts within seconds."""
+        if owner:
+            return False
+
+        async def look() -> bool:
+            known = await self.get(tenant, site)
+            return known is not None and known.as_submitter
+
+        return await self._as_submitter.get((tenant, site), look)
 
     async def hello(
         self, tenant: str, site: str, *, agent: str, host: str, every: float, report: Mapping[str, object]
@@ -67,6 +93,7 @@ class SiteRegistry:
             return Document(name, tenant, KIND, body), returned_site
 
         unsure = "the site could not be stored; try again"
+        self._as_submitter.forget((tenant, site))
         return await update_document(self.documents, name, heard, unsure=unsure)
 
     async def get(self, tenant: str, site: str) -> Site | None:

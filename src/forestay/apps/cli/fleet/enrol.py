@@ -19,6 +19,9 @@ def enrol(
     launch: Annotated[
         str, typer.Option("--launch", metavar="ID", help="The launch it is for; a site agent fills this in.")
     ] = "",
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="NAME", help="The pilot gets the jobs of this owner only.")
+    ] = None,
     good_for: Annotated[
         float, typer.Option("--for", metavar="TIME", parser=seconds, help="How long it is valid (1h).")
     ] = 3600.0,
@@ -32,7 +35,7 @@ def enrol(
     """
     from forestay.client.api import calls
 
-    made = session.client.send(calls.enrol(site, launch=launch, seconds=int(good_for)))
+    made = session.client.send(calls.enrol(site, launch=launch, seconds=int(good_for), owner=owner))
     if out is not None:
         with os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(f"{made['secret']}\n")

@@ -68,6 +68,8 @@ class RequestContext:
     runtimes: Recent[str, frozenset[str] | None] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """The container runtimes of each pilot; None: not reported."""
     """The site and the slots of each pilot."""
+    owners: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
+    """For whom each pilot was enrolled; empty: for the jobs of all. Of a pilot that is not here nothing may be assumed."""
     machines: Recent[str, PilotClass] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """The class of each pilot, for jobs with requirements."""
     peers_for: Callable[[str, str], list[dict[str, object]]] = lambda _file, _pilot: []

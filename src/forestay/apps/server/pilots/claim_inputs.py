@@ -119,7 +119,9 @@ async def _input(context: RequestContext, job_input: JobInput, job: JobDocument,
         files |= _named(context, job_input, known, protocol)
     if files.get("missing"):
         return files
-    peers = list(context.peers_for(file, known.pilot)) if file is not None else []
+    # What other pilots keep may be other owners'.
+    shared = file is not None and context.owners.get(known.pilot) == ""
+    peers = list(context.peers_for(file or "", known.pilot)) if shared else []
     sources = [*peers, *files.pop("from", [])]
     # An input with a single source of its own keeps the original form.
     if sources and (len(sources) > 1 or peers or "element" in sources[0]):

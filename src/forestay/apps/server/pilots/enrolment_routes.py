@@ -23,11 +23,16 @@ REFUSED = "this enrolment secret is used, expired or unknown"
 
 @router.post("/v1/enrolments", status_code=201, response_model=EnrolmentOut, responses=errors(body=True))
 async def enrolment(context: TheDesk, who: SiteCaller, body: EnrolmentIn) -> Response:
-    """A secret with which one pilot of a site may register, once and before it expires. It is returned only now."""
-    if who.may(Role.OPERATOR):  # a site's agent does this all the time, and its launches are recorded
-        await context.note(who, "enrol", f"site:{body.site}", launch=body.launch)
+    """A secret by which one pilot of a site may register, once and in time. It is told now and never again."""
+    if who.may(Role.OPERATOR):  # a site's agent does nothing else all day, and its launches are noted
+        await context.note(who, "enrol", f"site:{body.site}", launch=body.launch, jobs_of=body.owner or "")
     made = await context.services.enrolments.make(
-        tenant=who.tenant, site=body.site, launch=body.launch, by=who.subject, seconds=body.seconds
+        tenant=who.tenant,
+        site=body.site,
+        launch=body.launch,
+        by=who.subject,
+        seconds=body.seconds,
+        owner=body.owner or "",
     )
     return json_answer({"secret": made.text, "expires": time_text(made.expires)}, 201)
 

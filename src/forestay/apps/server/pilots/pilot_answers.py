@@ -27,6 +27,8 @@ class PilotOut(BaseModel):
     version: str
     note: str
     launch: str = ""
+    owner: str = ""
+    """The one owner whose jobs it gets; empty: those of all."""
     drain: str = ""
     revoked: str = ""
     """Who took its right away, and why."""

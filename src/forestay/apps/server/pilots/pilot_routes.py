@@ -92,10 +92,12 @@ async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response
     """Register a pilot; it gets its id and a token of its own."""
     parts = context.services.components
     now = parts.clock.now()
-    name, tenant, site = f"p-{secrets.token_hex(8)}", who.tenant, body.site or "local"
+    name, tenant, site, owner = f"p-{secrets.token_hex(8)}", who.tenant, body.site or "local", ""
     if who.secret:
         enrolled = await let_in(context, who, name, body)
-        name, tenant, site = enrolled.pilot, enrolled.tenant, enrolled.site
+        name, tenant, site, owner = enrolled.pilot, enrolled.tenant, enrolled.site, enrolled.owner
+    if await context.services.sites.bars(tenant, site, owner):
+        raise HttpProblem(403, f"site {site} runs jobs as their submitters: its pilots are enrolled for one owner each")
     lease = parts.settings.lease
     pilot = Pilot(
         id=name,
@@ -110,6 +112,7 @@ async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response
         batch_job=body.batch_job,
         version=body.version,
         launch=body.launch,
+        owner=owner,
         extra=_extra(body),
     )
     if not isinstance(await parts.pilots.put_pilot(pilot, None), Written) and not await _known(context, name, tenant):
@@ -121,7 +124,9 @@ async def register(context: TheDesk, who: AnEnroller, body: PilotIn) -> Response
         "lease": lease,
         "heartbeat_every": lease / 3,
         "servers": sorted(set(context.services.heartbeats.alive.values()) - {""}),
-        "neighbours": await context.services.neighbours.register(pilot, body.cache.path) if body.cache else [],
+        "neighbours": await context.services.neighbours.register(pilot, body.cache.path)
+        if body.cache and not owner
+        else [],
     }
     return json_answer(answer | _pilot_token(context, name, tenant), 201)
 
@@ -220,15 +225,24 @@ def _heartbeat_answer(context: RequestContext, who: Principal) -> dict[str, obje
 
 @router.post("/{pilot}/claims", response_model=ClaimsOut, responses=errors(body=True))
 async def claim(request: Request, context: TheDesk, who: PilotCaller, pilot: str, body: ClaimIn) -> Response:
-    """Wait for work that fits. A pilot that is gone by then gets none: its jobs would wait for its lease to end."""
+    """Wait for suitable jobs. A pilot that has disconnected by then gets none: they would wait for its lease to end."""
     host = await _pilot_host(context, pilot, who)
     cache = _cache_known(context, who, host, body.cache)
-    if pilot in context.services.drains.known:
+    if not await _may_claim(context, who):
         await asyncio.sleep(min(body.wait, ONE_LOOK))
         return json_answer({"claims": []})
     asking = _claimed(context, who, host, body, wait=max(body.wait, ONE_LOOK))
     granted = await while_wanted(asking, request, context.stopping) or []
     return json_answer(cache | {"claims": await _handed_over(context, who, granted)})
+
+
+async def _may_claim(context: RequestContext, who: Principal) -> bool:
+    """Whether a pilot may be given jobs: it does not drain, and its site admits it."""
+    services, pilot = context.services, who.subject
+    site, _ = context.places.get(pilot, ("", 1))
+    return pilot not in services.drains.known and not await services.sites.bars(
+        who.tenant, site, context.owners[pilot]
+    )
 
 
 async def _claimed(
@@ -252,6 +266,7 @@ async def _claimed(
         slots=slots,
         runtimes=context.runtimes.get(pilot),
         machine=context.machines.get(pilot),
+        owner=context.owners[pilot],
         wait=wait,
     )
 
@@ -277,10 +292,10 @@ async def _handed_over(context: RequestContext, who: Principal, granted: list[St
 
 
 def _cache_known(context: RequestContext, who: Principal, host: str, given_report: CacheReportIn | None) -> Json:
-    """Take in what a pilot tells of its cache; it is told what is known of it here."""
-    if given_report is None:
-        return {}
+    """Record a pilot's report of its cache, and answer with the known version of it. Pilots of an owner share none."""
     pilot = who.subject
+    if given_report is None or context.owners[pilot]:
+        return {}
     site, _ = context.places.get(pilot, ("", 1))
     share = CacheEndpoint(given_report.share.url, given_report.share.secret) if given_report.share is not None else None
     report = CacheReport(
@@ -308,14 +323,16 @@ async def _specifications(
 
 async def _pilot_host(context: RequestContext, pilot: str, who: Principal) -> str:
     host = context.hosts.get(pilot)
-    if host is None:
+    if host is None or pilot not in context.owners:
         known = await context.services.components.pilots.get_pilot(pilot)
         if known is None or known.pilot.tenant != who.tenant:
             raise HttpProblem(403, "the pilot is not registered; register again")
         if known.pilot.revoked:  # also at a server that has just started and has not heard of it yet
             raise HttpProblem(403, REVOKED)
         host = context.hosts[pilot] = known.pilot.host
-        context.services.neighbours.meet(known.pilot)
+        context.owners[pilot] = known.pilot.owner
+        if not known.pilot.owner:
+            context.services.neighbours.meet(known.pilot)
         context.places[pilot] = (known.pilot.site, known.pilot.slots)
         context.runtimes[pilot] = runtimes_of(known.pilot)
         context.machines[pilot] = pilot_class(known.pilot)
@@ -379,7 +396,7 @@ async def _next_claims(context: RequestContext, who: Principal, body: ClaimIn) -
     try:
         host = await _pilot_host(context, who.subject, who)
         cache = _cache_known(context, who, host, body.cache)
-        if who.subject in context.services.drains.known or context.stopping.is_set():
+        if context.stopping.is_set() or not await _may_claim(context, who):
             return cache, []
         return cache, await _claimed(context, who, host, body, wait=ONE_MOMENT, queued_only=True)
     except (HttpProblem, PortError):

@@ -90,6 +90,8 @@ class EnrolmentIn(Model):
     site: Word
     launch: Launch = ""
     seconds: int = Field(default=3600, ge=1, le=LONGEST)
+    owner: Word | None = None
+    """The pilot gets the jobs of this owner only."""
 
 
 class DrainIn(Model):

@@ -66,6 +66,12 @@ class HelloIn(Model):
     """Groups of queued jobs that no size of this site can run."""
     paced: int = Field(default=0, ge=0, le=1_000_000)
     """Pilots that wait for the pace toward the scheduler."""
+    run_as: Literal["agent", "submitter"] = "agent"
+    """As which Unix user jobs run: the one of the agent, or the one of each job's owner."""
+    unmapped: list[Annotated[str, Field(max_length=64), AfterValidator(_line)]] = Field(
+        default_factory=list, max_length=1000
+    )
+    """Owners of queued jobs who have no Unix user at this site."""
 
 
 class PilotLaunchIn(Model):

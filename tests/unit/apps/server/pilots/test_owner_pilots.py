@@ -1,0 +1,123 @@
+"""Pilots that are enrolled for one owner, over HTTP: the secret says for whom, not the pilot, and a site may let in no others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.unit.apps.server.asks import problem, submit
+from tests.unit.apps.server.pilots.test_enrolments import register, secret
+from tests.unit.apps.server.running import RunningServer, until
+from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot
+from tests.unit.apps.server.sites.test_sites import said
+
+from forestay.domain.pilots.enrolment import Enrolment
+from forestay.domain.pilots.pilot import Pilot
+from forestay.formats.jobs.pilot_json import pilot_from_json, pilot_to_json
+from forestay.services.sites import site_registry
+
+
+async def enrolled(server: RunningServer, tenant: str, owner: str | None, **body: Any) -> ScriptedPilot:
+    more = {"owner": owner} if owner else {}
+    answer = await register(server, await secret(server, tenant, **more), slots=4, resources=PLENTY, **body)
+    assert answer.status_code == 201, answer.text
+    return ScriptedPilot(answer.json()["pilot"], answer.json()["token"], server)
+
+
+async def submit_as(server: RunningServer, tenant: str, *owners: str) -> None:
+    operator = server.person("operator", tenant=tenant)
+    await submit(operator, *({"owner": owner} for owner in owners))
+
+
+async def owners_of(pilot: ScriptedPilot, server: RunningServer | None = None, jobs: int = 0) -> list[str]:
+    """Whose jobs a pilot gets: so many, or none within a second."""
+    owners: list[str] = []
+    while True:
+        claims = await pilot.claim(most=8, wait=20 if jobs else 1, server=server)
+        owners += [claim["owner"] for claim in claims]
+        if not claims or len(owners) >= jobs:
+            return sorted(owners)
+
+
+async def test_it_gets_the_jobs_of_its_owner_only_at_every_server(
+    server: RunningServer, other: RunningServer, tenant: str
+) -> None:
+    ann = await enrolled(server, tenant, "ann")
+    await submit_as(server, tenant, "bob", "ann", "cleo", "bob")
+    assert await owners_of(ann, other, jobs=1) == ["ann"]
+    assert await owners_of(ann, other) == []
+    assert await owners_of(ann) == []
+    for_all = await enrolled(server, tenant, None)
+    assert await owners_of(for_all, jobs=3) == ["bob", "bob", "cleo"]
+
+
+async def test_the_pilot_itself_cannot_say_whose_jobs_it_gets(local: RunningServer, tenant: str) -> None:
+    bearer = await secret(local, tenant, owner="ann")
+    problem(await register(local, bearer, owner="bob"), 422)
+    ann = await enrolled(local, tenant, "ann")
+    problem(await ann.post("claims", {"max": 1, "wait": 0, "resources": PLENTY, "owner": "bob"}), 422)
+    shown = (await local.person("viewer", tenant=tenant).get("/v1/pilots")).json()["pilots"]
+    assert [pilot.get("owner") for pilot in shown] == ["ann"]
+
+
+async def test_only_a_site_or_an_operator_enrols_for_an_owner(local: RunningServer, tenant: str) -> None:
+    asked = {"site": "cluster", "launch": "l-1", "owner": "ann"}
+    for role in ("viewer", "submitter", "enrol"):
+        problem(await local.person(role, tenant=tenant).post("/v1/enrolments", json=asked), 403)
+
+
+async def test_it_shares_no_cached_files_with_the_pilots_of_others(local: RunningServer, tenant: str) -> None:
+    cache = {"path": "/tmp/cache", "space": 1 << 30}  # noqa: S108
+    await enrolled(local, tenant, None, cache=cache)
+    bearer = await secret(local, tenant, owner="ann")
+    answer = (await register(local, bearer, resources=PLENTY, slots=1, cache=cache)).json()
+    assert answer["neighbours"] == []
+    ann = ScriptedPilot(answer["pilot"], answer["token"], local)
+    report = {"version": 1, "base": 0, "share": {"url": "http://n:1", "secret": "ab" * 16}, "added": [], "removed": []}
+    claims = await ann.post("claims", {"max": 1, "wait": 0, "resources": PLENTY, "cache": report})
+    assert claims.json() == {"claims": []}
+    assert "neighbours" not in await ann.heartbeat()
+
+
+async def test_a_site_that_runs_jobs_as_their_submitters_gives_other_pilots_none(
+    local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither those that come later nor those that are there already."""
+    monkeypatch.setattr(site_registry, "FRESH", 0.0)
+    early = await enrolled(local, tenant, None)
+    agent = local.person("site", tenant=tenant)
+    await hello(agent, run_as="submitter")
+    await submit_as(local, tenant, "ann", "bob")
+
+    async def barred() -> bool:
+        return await local.services.sites.bars(tenant, "cluster", "")
+
+    await until(barred, "the site's report")
+    assert await owners_of(early) == []
+    answer = await register(local, await secret(local, tenant))
+    assert "enrolled for one owner" in problem(answer, 403)["detail"]
+    asked = {"host": "node1", "site": "cluster", "slots": 1, "resources": PLENTY}
+    problem(await local.person("enrol", tenant=tenant).post("/v1/pilots", json=asked), 403)
+    ann = await enrolled(local, tenant, "ann")
+    assert await owners_of(ann, jobs=1) == ["ann"]
+
+
+async def hello(agent: httpx.AsyncClient, **changes: Any) -> None:
+    answer = await agent.put("/v1/sites/cluster", json=said(**changes))
+    assert answer.status_code == 200, answer.text
+
+
+def test_documents_of_the_last_release_are_read_and_look_as_before() -> None:
+    enrolment = Enrolment("alpha", "cluster", "l-1", "agent", expires=1000)
+    assert "owner" not in enrolment.as_plain()
+    assert Enrolment.from_plain("alpha", enrolment.as_plain()) == enrolment
+    own = Enrolment("alpha", "cluster", "l-1", "agent", expires=1000, owner="ann")
+    assert Enrolment.from_plain("alpha", own.as_plain()) == own
+    resources = {"cpus": 1, "memory": 1, "disk": 1, "gpus": 0, "wall": None}
+    stored = {"id": "p", "tenant": "t", "host": "h", "site": "s", "slots": 1, "resources": resources, "lease": 60}
+    stored |= {"registered": 1, "state": "alive", "changed": 1, "batch_job": None, "version": "", "note": ""}
+    pilot: Pilot = pilot_from_json(stored)
+    assert pilot.owner == ""
+    assert "owner" not in pilot_to_json(pilot)
+    assert pilot_from_json(pilot_to_json(pilot) | {"owner": "ann", "later": 1}).owner == "ann"
