@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +112,13 @@ def site(
             "--check", help="Check the settings, the server and the batch system, print what is wrong, and exit."
         ),
     ] = False,
+    launcher_config: Annotated[
+        bool,
+        typer.Option(
+            "--launcher-config",
+            help="Print the launcher's configuration for jobs that run as their submitters, and exit.",
+        ),
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Run a site agent. It starts as many pilots on one batch system as queued jobs need. After a restart it continues where it was."""
@@ -121,6 +129,11 @@ def site(
     from forestay.apps.site.process import check_site, run_site
 
     settings = load_site(config)
+    if launcher_config:
+        from forestay.apps.site.launcher_configuration import launcher_configuration
+
+        sys.stdout.write(launcher_configuration(settings, dict(os.environ)))
+        raise typer.Exit
     if check:
         wrong = asyncio.run(check_site(settings))
         for problem in wrong:

@@ -9,11 +9,20 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from forestay.apps.config.site_settings import PaceTable, PilotTable, SiteSettings, SizeTable, load_site, read_site
+from forestay.apps.config.site_settings import (
+    PaceTable,
+    PilotTable,
+    SiteSettings,
+    SizeTable,
+    UsersTable,
+    load_site,
+    read_site,
+)
 from forestay.domain.jobs.resources import Resources
 from forestay.ports.errors import Permanent
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/site-agent.md"
+OWN = {"run_as": "submitter", "program": "/usr/libexec/forestay-pilot.pyz"}
 SHOWN = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
 
 
@@ -29,11 +38,12 @@ def test_the_file_that_is_shown_to_operators_is_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "prefix"), [(SiteSettings, ""), (PaceTable, "pace."), (PilotTable, "pilot."), (SizeTable, "sizes.")]
+    ("table", "prefix"),
+    [(SiteSettings, ""), (PaceTable, "pace."), (PilotTable, "pilot."), (SizeTable, "sizes."), (UsersTable, "users.")],
 )
 def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> None:
     text = PAGE.read_text().split("## All settings")[1]
-    tables = {"pace", "pilot"}
+    tables = {"pace", "pilot", "users"}
     missing = [name for name in table.model_fields if f"`{prefix}{name}`" not in text and name not in tables]
     assert missing == []
 
@@ -46,6 +56,12 @@ def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> No
         ({"sizes": []}, "sizes: "),
         ({"max_pilot": 3}, "max_pilot: "),
         ({"batch": "sge"}, "batch: "),
+        ({"users": {"run_as": "submitter"}}, r"users\.program is required"),
+        ({"users": OWN}, "min_pilots and min_idle must be 0"),
+        ({"users": OWN, "batch": "htcondor", "min_idle": 0}, "available with Slurm, not with htcondor"),
+        ({"users": OWN, "min_idle": 0, "pilot": {"certificate": "/c.pem"}}, r"pilot\.certificate cannot be used"),
+        ({"users": {"names": {"ann": "-u root"}}}, "users.names.ann: "),
+        ({"users": {"folder": "relative"}}, "users.folder: "),
         ({"every": "a while"}, r"every: .*a time is a number of seconds"),
         ({"sizes": [{"memory": "1 GiB", "wall": "1 h"}] * 2}, "two sizes have the same name"),
     ],

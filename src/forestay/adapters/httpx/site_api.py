@@ -12,7 +12,7 @@ import orjson
 
 from forestay.adapters.httpx.guarded import certificates_with
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.sites.fleet import PilotCount
+from forestay.domain.sites.fleet import PilotCount, size_and_owner, size_for
 from forestay.domain.sites.launch import LaunchReport, LaunchState, end_to_plain
 from forestay.ports.errors import Conflict, Permanent, Transient
 from forestay.ports.sites.site_api import QueuedGroup, ReportResult, SeenLaunch, SiteDemand
@@ -50,7 +50,10 @@ class HttpxSiteApi:
     async def demand(self) -> SiteDemand:
         body = await self._call("GET", f"/v1/sites/{self._site}/demand")
         return SiteDemand(
-            tuple(QueuedGroup(group["name"], group["tasks"], _resources(group["need"])) for group in body["groups"]),
+            tuple(
+                QueuedGroup(group["name"], group["tasks"], _resources(group["need"]), group.get("owner", ""))
+                for group in body["groups"]
+            ),
             {
                 size: PilotCount(other_size["inactive"], other_size["idle"], other_size["busy"])
                 for size, other_size in body["sizes"].items()
@@ -63,7 +66,7 @@ class HttpxSiteApi:
         return [_seen(launch) for launch in body["launches"]]
 
     async def plan(self, launches: Mapping[str, str]) -> None:
-        body = [{"launch": launch, "size": size} for launch, size in launches.items()]
+        body = [{"launch": launch} | _size(name) for launch, name in launches.items()]
         for start in range(0, len(body), AT_ONCE):
             await self._call("POST", f"/v1/sites/{self._site}/launches", {"launches": body[start : start + AT_ONCE]})
 
@@ -78,8 +81,8 @@ class HttpxSiteApi:
             }
         return results
 
-    async def enrol(self, launch: str, *, seconds: int) -> str:
-        body = {"site": self._name, "launch": launch, "seconds": seconds}
+    async def enrol(self, launch: str, *, seconds: int, owner: str = "") -> str:
+        body = {"site": self._name, "launch": launch, "seconds": seconds} | ({"owner": owner} if owner else {})
         return str((await self._call("POST", "/v1/enrolments", body))["secret"])
 
     async def _call(self, method: str, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
@@ -136,7 +139,7 @@ def _seen(launch: Mapping[str, Any]) -> SeenLaunch:
     return SeenLaunch(
         id=launch["launch"],
         name=launch["name"],
-        size=launch["size"],
+        size=size_for(launch["size"], launch.get("owner", "")),
         state=LaunchState(launch["state"]),
         age=launch["age"],
         tried=launch["tried"],
@@ -147,6 +150,11 @@ def _seen(launch: Mapping[str, Any]) -> SeenLaunch:
         word="" if end is None else end["word"],
         cancel=bool(launch.get("cancel")),
     )
+
+
+def _size(name: str) -> dict[str, str]:
+    size, owner = size_and_owner(name)
+    return {"size": size, "owner": owner} if owner else {"size": size}
 
 
 def _report(report: LaunchReport) -> dict[str, object]:

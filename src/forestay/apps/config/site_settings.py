@@ -13,7 +13,7 @@ from forestay.domain.jobs.amounts import duration_of, size_of
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.sites.fleet import PilotSize, SubmissionPace, Thresholds
 from forestay.ports.errors import Permanent
-from forestay.services.sites.site_policy import SitePolicy
+from forestay.services.sites.site_policy import UNIX_NAME, OwnUsers, SitePolicy
 
 Size = Annotated[int, BeforeValidator(size_of)]
 """Bytes, or such as `4 GiB`."""
@@ -89,6 +89,32 @@ class PilotTable(_SiteTable):
     """Further options of the pilot, such as those of its cache. Everyone can see them: no secrets."""
 
 
+UnixName = Annotated[str, Field(pattern=f"^{UNIX_NAME.pattern}$")]
+
+
+class UsersTable(_SiteTable):
+    """As which Unix users jobs run."""
+
+    run_as: Literal["agent", "submitter"] = "agent"
+    """`agent`: all pilots run as the agent's user and take the jobs of all. `submitter`: each pilot runs as the Unix user of one owner and takes that owner's jobs only."""
+    names: dict[Word, UnixName] = Field(default_factory=dict, max_length=100_000)
+    """The Unix users of owners."""
+    same_name: bool = False
+    """An owner who is not in `names` is the Unix user of the same name; without it, there are no pilots for that owner."""
+    max_pilots: int | None = Field(default=None, ge=1, le=9000)
+    """Maximum number of pilots of one owner; unset: those of the site."""
+    group: UnixName = "forestay-users"
+    """The launcher accepts the members of this Unix group only."""
+    folder: Annotated[str, Field(pattern=r"^(/|\{home\}/)[A-Za-z0-9._/{}@-]+$")] = "{home}/.forestay/pilots"
+    """A folder of each user's own, on a file system that the nodes share; `{user}` and `{home}` stand for the user's name and home."""
+    program: Place | None = None
+    """The pilot as one file that only root can change, where the nodes find it."""
+    launcher: tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...] = Field(
+        default=("/usr/bin/sudo", "-n", "/usr/libexec/forestay-launch"), min_length=1, max_length=10
+    )
+    """The command that starts the launcher as root."""
+
+
 class SiteSettings(_SiteTable):
     """All settings of a site agent."""
 
@@ -122,6 +148,7 @@ class SiteSettings(_SiteTable):
     """Seconds for which a pilot may wait in the scheduler's queue; later it can no longer register."""
     pace: PaceTable = PaceTable()
     pilot: PilotTable = PilotTable()
+    users: UsersTable = UsersTable()
     sizes: tuple[SizeTable, ...] = Field(min_length=1, max_length=100)
     """The kinds of pilots, preferred first: a job gets the first one that it fits into."""
 
@@ -135,19 +162,38 @@ class SiteSettings(_SiteTable):
         for size in self.sizes:
             if size.wall <= self.pilot.time_margin:
                 raise ValueError(f"size {size.name}: wall must be longer than the pilot's time_margin")
+        if self.users.run_as == "submitter":
+            self._sound_for_submitters()
         return self
+
+    def _sound_for_submitters(self) -> None:
+        if self.batch != "slurm":
+            raise ValueError(f'users.run_as = "submitter" is available with Slurm, not with {self.batch}')
+        if self.users.program is None:
+            raise ValueError("users.program is required: the pilot's file, which only root can change")
+        if self.min_pilots or self.min_idle:
+            raise ValueError("min_pilots and min_idle must be 0: no pilot is started before it is known for whom")
+        if self.pilot.certificate:
+            raise ValueError("pilot.certificate cannot be used: its file has one owner, and pilots run as many users")
+
+    @property
+    def own_users(self) -> OwnUsers | None:
+        """The Unix users of owners, if jobs run as them."""
+        users = self.users
+        return OwnUsers(users.names, users.same_name) if users.run_as == "submitter" else None
 
     @property
     def policy(self) -> SitePolicy:
         """The policy by which the agent decides."""
         return SitePolicy(
-            thresholds=Thresholds(self.max_pilots, self.min_pilots, self.min_idle),
+            thresholds=Thresholds(self.max_pilots, self.min_pilots, self.min_idle, self.users.max_pilots),
             sizes=tuple(self._size(size) for size in self.sizes),
             pace=SubmissionPace(self.pace.per_minute, self.pace.at_once, self.pace.first_wait, self.pace.longest_wait),
             every=self.every,
             settle=self.settle,
             idle_patience=self.idle_patience,
             secret_seconds=self.queue_wait,
+            own_users=self.own_users,
         )
 
     def _size(self, size: SizeTable) -> PilotSize:

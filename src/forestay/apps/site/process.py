@@ -6,6 +6,7 @@ import asyncio
 
 import structlog
 
+from forestay.adapters.slurm.own_users import OwnUsersSlurm
 from forestay.apps.compose.loops import stop, until_stopped
 from forestay.apps.compose.site import SiteComponents
 from forestay.apps.config.site_settings import SiteSettings
@@ -54,6 +55,11 @@ async def check_site(settings: SiteSettings) -> list[str]:
             await components.agent.reader.find([f"{NAME}check"])
         except PortError as error:
             wrong.append(f"the batch system: {error}")
+        if isinstance(components.submitter, OwnUsersSlurm):
+            try:
+                await components.submitter.check()
+            except PortError as error:
+                wrong.append(f"the launcher: {error}")
     finally:
         await components.close()
     return wrong

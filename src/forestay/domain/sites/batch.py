@@ -57,6 +57,10 @@ class PilotJob:
     """The file for its output; if it is not set, output is discarded."""
     options: tuple[str, ...] = ()
     """Further options of this batch system's own submit command, set by the operator of the site."""
+    user: str = ""
+    """The Unix user as whom it is submitted; empty: the agent's own."""
+    size: str = ""
+    """The size by which a launcher knows what to run, if it is submitted as another user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,17 @@ from forestay.domain.jobs.resources import Resources, fits
 MINUTE = 60_000
 
 
+def size_for(size: str, owner: str) -> str:
+    """The name of a size whose pilots are one owner's, where jobs run as their submitters. A size has no slash in its name."""
+    return f"{size}/{owner}" if owner else size
+
+
+def size_and_owner(name: str) -> tuple[str, str]:
+    """What such a name is made of; the owner is empty where pilots are for all."""
+    size, _, owner = name.partition("/")
+    return size, owner
+
+
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """The site policy's bounds on the number of its pilots, those that wait at the scheduler included."""
@@ -30,7 +41,9 @@ class Thresholds:
     max_pilots: int
     min_pilots: int = 0
     min_idle: int = 0
-    """Pilots to keep ready in addition to those that tasks need."""
+    """Pilots that should stand ready beside those that tasks need."""
+    max_per_owner: int | None = None
+    """Of the pilots that are one owner's each, so many for one owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,8 @@ class PilotSize:
     offers: Resources
     """All slots together; `wall` is how long the pilot may run jobs."""
     slots: int = 1
+    owner: str = ""
+    """Whose jobs alone its pilots run; empty: those of all. Its name then is that of `size_for`."""
 
     def at_once(self, need: Resources) -> int:
         """How many jobs with these needs one pilot runs at once; 0 if none fits."""
@@ -81,7 +96,9 @@ class TaskGroup:
     need: Resources
     """The needs of a typical one."""
     stale: bool = False
-    """They have waited for a while in spite of idle pilots, which therefore do not count for them."""
+    """They have waited for a while although idle pilots stood by: those do not count for them."""
+    owner: str = ""
+    """Whose they are, where each pilot is one owner's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +165,7 @@ def plan(
     `pilots` may count pilots of sizes that are no longer in use: they take up room and cover nothing.
     """
     room = max(0, thresholds.max_pilots - sum(pilot.submitted for pilot in pilots.values()))
-    fleet = _Fleet(sizes, pilots, room)
+    fleet = _Fleet(sizes, pilots, room, thresholds.max_per_owner)
     unfit = fleet.cover(tuple(groups)) if sizes else ()
     if sizes:
         fleet.keep_ready(thresholds.min_idle)
@@ -169,8 +186,16 @@ def plan(
 class _Fleet:
     """The existing pilots while tasks are distributed among them, and those to be sent."""
 
-    def __init__(self, sizes: Sequence[PilotSize], pilots: Mapping[str, PilotCount], room: int) -> None:
+    def __init__(
+        self, sizes: Sequence[PilotSize], pilots: Mapping[str, PilotCount], room: int, per_owner: int | None
+    ) -> None:
         self.sizes = sizes
+        self.per_owner = per_owner
+        self.owned: dict[str, int] = {}
+        """How many pilots each owner has."""
+        for name, count in pilots.items():
+            _, owner = size_and_owner(name)
+            self.owned[owner] = self.owned.get(owner, 0) + count.submitted
         self.coming = {size.name: pilots.get(size.name, PilotCount()).inactive for size in sizes}
         self.idle = {size.name: pilots.get(size.name, PilotCount()).idle for size in sizes}
         self.room = room
@@ -180,7 +205,9 @@ class _Fleet:
     def cover(self, groups: Sequence[TaskGroup]) -> tuple[str, ...]:
         """Find pilots for the tasks of groups, or send them, for the first groups first; returns the groups that no size can run."""
         fitting = {
-            number: [(size, many) for size in self.sizes if (many := size.at_once(group.need))]
+            number: [
+                (size, many) for size in self.sizes if size.owner == group.owner and (many := size.at_once(group.need))
+            ]
             for number, group in enumerate(groups)
         }
         left: dict[int, int] = {}
@@ -210,10 +237,15 @@ class _Fleet:
         self.send(self.sizes[0].name, wanted - ready)
 
     def send(self, size: str, many: int) -> int:
-        """Send as many as there is room for; returns how many."""
-        many = max(0, min(many, self.room))
+        """Send as many as there is room for; gives how many."""
+        _, owner = size_and_owner(size)
+        room = self.room
+        if owner and self.per_owner is not None:
+            room = min(room, self.per_owner - self.owned.get(owner, 0))
+        many = max(0, min(many, room))
         if many:
             self.room -= many
+            self.owned[owner] = self.owned.get(owner, 0) + many
             self.sent[size] = self.sent.get(size, 0) + many
         return many
 

@@ -71,6 +71,8 @@ class Launch:
     end: LaunchEnd | None = None
     cancel: bool = False
     """Its pilot fell silent: the agent is to cancel the batch job."""
+    owner: str = ""
+    """Whose jobs alone its pilot may have, as whose Unix user it is submitted; empty: those of all."""
 
     @property
     def job_name(self) -> str:
@@ -123,7 +125,8 @@ def registered(launch: Launch, pilot: str, *, now: int) -> Launch:
 
 def launch_to_plain(launch: Launch) -> dict[str, object]:
     end = launch.end
-    return {
+    own: dict[str, object] = {"owner": launch.owner} if launch.owner else {}
+    return own | {
         "site": launch.site,
         "launch": launch.id,
         "size": launch.size,
@@ -157,6 +160,7 @@ def launch_from_plain(tenant: str, body: Mapping[str, object]) -> Launch:
         registered=_number(body["registered"]),
         end=end_from_plain(end) if isinstance(end, Mapping) else None,
         cancel=bool(body.get("cancel")),
+        owner=str(body.get("owner", "")),
     )
 
 

@@ -21,6 +21,8 @@ class QueuedGroup(NamedTuple):
     name: str
     tasks: int
     need: Resources
+    owner: str = ""
+    """Whose they are, at a site that runs jobs as their submitters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class SeenLaunch:
     name: str
     """The batch job's name."""
     size: str
+    """With the owner, where its pilot is one owner's (`size_for`)."""
     state: LaunchState
     age: float
     """Since it was planned."""
@@ -84,6 +87,6 @@ class SiteApi(Protocol):
 
     async def report(self, reports: Sequence[LaunchReport]) -> Mapping[str, ReportResult]: ...
 
-    async def enrol(self, launch: str, *, seconds: int) -> str:
-        """A secret with which the pilot of a launch may register, once."""
+    async def enrol(self, launch: str, *, seconds: int, owner: str = "") -> str:
+        """A secret by which the pilot of a launch may register, once; with an owner, for the jobs of that owner only."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from forestay.domain.sites.fleet import size_and_owner
 from forestay.domain.sites.launch import (
     Launch,
     LaunchReport,
@@ -37,14 +38,14 @@ class PilotLaunches:
     clock: Clock
 
     async def plan(self, tenant: str, site: str, wanted: Mapping[str, str]) -> Mapping[str, Launch]:
-        """Record launches, by id with their sizes. An existing one does not change: a plan may be repeated.
+        """Write launches down, by id with their sizes (`size_for` of those that are one owner's). One that stands already stays as it is: a plan may be repeated.
 
         `Transient`: for one of them the store gave no clear answer; repeat the call with the same ids.
         """
         now = self.clock.now()
         fresh = [
-            Launch(id=other_id, tenant=tenant, site=site, size=size, planned=now, changed=now, tried=now)
-            for other_id, size in wanted.items()
+            Launch(id=launch, tenant=tenant, site=site, size=size, planned=now, changed=now, tried=now, owner=owner)
+            for launch, (size, owner) in ((launch, size_and_owner(name)) for launch, name in wanted.items())
         ]
         results = await self.documents.put([(_document(launch), None) for launch in fresh])
         written = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from forestay.domain.jobs.job_document import JobDocument, State, lane_named
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.pilots.pilot import newest_heartbeats
-from forestay.domain.sites.fleet import PilotCount, PilotSize
+from forestay.domain.sites.fleet import PilotCount, PilotSize, size_and_owner, size_for
 from forestay.domain.sites.launch import Launch
 from forestay.domain.sites.site_shares import SiteStatus, shares
 from forestay.ports.clock import Clock
@@ -29,6 +29,8 @@ FRESH = 2.0
 """Seconds for which a count of the queue is cached: several agents may ask at once."""
 AT_ONCE = 1000
 """Pilots of one count."""
+MOST_GROUPS = 1000
+"""Of the queued jobs, those that a site is told of at once."""
 UNKNOWN = 2**55
 """The assumed offer of a site whose agent did not report it."""
 
@@ -40,7 +42,17 @@ class DemandGroup:
     name: str
     tasks: int
     need: Resources
-    """The needs of the first of them."""
+    """Of the first of them."""
+    owner: str = ""
+    """Whose they are, at a site that runs jobs as their submitters."""
+    owners: Mapping[str, int] = field(default_factory=dict)
+    """How many of them are whose."""
+
+    def by_owner(self) -> list[DemandGroup]:
+        """A group for each owner; what the jobs of one class need differs little."""
+        return [
+            DemandGroup(size_for(self.name, owner), tasks, self.need, owner) for owner, tasks in self.owners.items()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +99,26 @@ class DemandMeter:
         """The demand of one site; up to a few seconds old."""
         launches = await self.launches.open(tenant, site)
         sizes, leaving = await self._count(tenant, launches)
-        self._counted[tenant, site] = _Counted(self.clock.monotonic(), sizes)
-        status = await self._statuses(tenant, site)
-        groups = []
+        self._counted[tenant, site] = _Counted(self.clock.monotonic(), _for_all(sizes))
+        asking = await self.sites.get(tenant, site)
+        status = await self._statuses(tenant, site, asking)
+        groups: list[DemandGroup] = []
         for group, example in await self._queue(tenant):
+            if len(groups) >= MOST_GROUPS:
+                break
             able = [site_status for site_status in status if self.may_run(example, site_status.name)]
-            parts = shares(group.tasks, group.need, able)
-            if site in parts:
-                groups.append(replace(group, tasks=parts[site]))
-            elif not parts and any(status.name == site for status in able):
-                groups.append(group)  # no site can run them: each one's agent says so
+            for part in group.by_owner() if asking is not None and asking.as_submitter else [group]:
+                parts = shares(part.tasks, part.need, able)
+                if site in parts:
+                    groups.append(replace(part, tasks=parts[site]))
+                elif not parts and any(status.name == site for status in able):
+                    groups.append(part)  # no site can run them: each one's agent says so
         return Demand(tuple(groups), sizes, leaving, tuple(launches))
 
-    async def _statuses(self, tenant: str, site: str) -> list[SiteStatus]:
-        """The calling site, and the others whose agents have reported."""
+    async def _statuses(self, tenant: str, site: str, asking: Site | None) -> list[SiteStatus]:
+        """The site that asks, and the others whose agents were heard of."""
         now = self.clock.now()
         known = {row.name: row for row in await self.sites.all(tenant) if row.name != site}
-        asking = await self.sites.get(tenant, site)
         status = [SiteStatus(site, _sizes(asking), self._counted[tenant, site].sizes, _most(asking))]
         for other_site in known.values():
             # The calling site counts as healthy in any case: a demand shows whether it is.
@@ -117,7 +132,7 @@ class DemandMeter:
         now = self.clock.monotonic()
         if known is None or now - known.at >= FRESH:
             sizes, _ = await self._count(tenant, await self.launches.open(tenant, site))
-            known = self._counted[tenant, site] = _Counted(now, sizes)
+            known = self._counted[tenant, site] = _Counted(now, _for_all(sizes))
         return known.sizes
 
     async def _queue(self, tenant: str) -> tuple[tuple[DemandGroup, JobDocument], ...]:
@@ -131,12 +146,15 @@ class DemandMeter:
         due = {"not_before": self.clock.now()}
         lanes = await self.jobs.count(JobQuery(tenant=tenant, states=QUEUED, held=False, at_most=due), by="lane")
         tasks: dict[str, int] = {}
+        owners: dict[str, dict[str, int]] = {}
         first: dict[str, tuple[int, str]] = {}
         for text, many in lanes.items():
             lane = lane_named(text)
             if lane.tenant != tenant:
                 continue  # for a downstream: no pilot may claim them
             tasks[lane.resource_class] = tasks.get(lane.resource_class, 0) + many
+            of_class = owners.setdefault(lane.resource_class, {})
+            of_class[lane.owner] = of_class.get(lane.owner, 0) + many
             here = (lane.priority, text)
             first[lane.resource_class] = max(first.get(lane.resource_class, here), here)
         groups = []
@@ -145,7 +163,7 @@ class DemandMeter:
             page = await self.jobs.search(query, sort="rank", limit=1)
             if page.jobs:
                 example = page.jobs[0].document
-                groups.append((DemandGroup(name, tasks[name], example.resources), example))
+                groups.append((DemandGroup(name, tasks[name], example.resources, owners=owners[name]), example))
         return tuple(groups)
 
     async def _count(self, tenant: str, launches: Sequence[Launch]) -> tuple[dict[str, PilotCount], int]:
@@ -159,12 +177,22 @@ class DemandMeter:
         counted: dict[str, list[int]] = {}
         leaving = 0
         for launch in launches:
-            inactive_idle_busy = counted.setdefault(launch.size, [0, 0, 0])
-            # A pilot that has just registered has had no time for its first heartbeat.
+            inactive_idle_busy = counted.setdefault(size_for(launch.size, launch.owner), [0, 0, 0])
+            # A pilot that registered just now has had no time for its first heartbeat.
             silent = bool(launch.pilot) and launch.pilot not in heartbeats and now - launch.registered > 60_000
             leaving += silent
             inactive_idle_busy[0 if not launch.pilot else 2 if silent or launch.pilot in busy else 1] += 1
         return {size: PilotCount(*three) for size, three in counted.items()}, leaving
+
+
+def _for_all(sizes: Mapping[str, PilotCount]) -> dict[str, PilotCount]:
+    """The pilots of each size, whosever they are."""
+    counted: dict[str, PilotCount] = {}
+    for name, count in sizes.items():
+        size, _ = size_and_owner(name)
+        before = counted.get(size, PilotCount())
+        counted[size] = PilotCount(before.inactive + count.inactive, before.idle + count.idle, before.busy + count.busy)
+    return counted
 
 
 def _most(site: Site | None) -> int:

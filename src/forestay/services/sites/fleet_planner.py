@@ -9,7 +9,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from forestay.domain.sites.fleet import FleetPlan, LaunchOutcome, PilotCount, TaskGroup, plan
+from forestay.domain.sites.fleet import (
+    FleetPlan,
+    LaunchOutcome,
+    PilotCount,
+    PilotSize,
+    TaskGroup,
+    plan,
+    size_and_owner,
+    size_for,
+)
 from forestay.domain.sites.launch import GIVEN_UP
 from forestay.ports.sites.site_api import SeenLaunch, SiteDemand
 from forestay.services.sites.site_policy import SitePolicy
@@ -25,6 +34,8 @@ class FleetPlanner:
 
     def __init__(self, policy: SitePolicy) -> None:
         self.policy = policy
+        self.unmapped: tuple[str, ...] = ()
+        """Owners of queued jobs who have no Unix user here."""
         self.remembers = False
         """Whether the launches that ended before this process began were read."""
         self._past: deque[LaunchOutcome] = deque()
@@ -79,18 +90,47 @@ class FleetPlanner:
         ]
         while self._past and self._past[0].planned < _millis(now - REMEMBERED):
             self._past.popleft()
+        groups = self._groups(seen, pilots, now)
         return plan(
             thresholds=self.policy.thresholds,
-            sizes=self.policy.sizes,
-            groups=self._groups(seen, idle=any(pilot.idle for pilot in pilots.values()), now=now),
+            sizes=self._sizes(groups, pilots),
+            groups=groups,
             pilots=pilots,
             pace=self.policy.pace,
             history=[*self._past, *under_way],
             now=_millis(now),
         )
 
-    def _groups(self, seen: SiteDemand, *, idle: bool, now: float) -> list[TaskGroup]:
-        waiting = {group.name for group in seen.groups if group.tasks and idle}
+    def _sizes(self, groups: Sequence[TaskGroup], pilots: Mapping[str, PilotCount]) -> Sequence[PilotSize]:
+        """The sizes that may be sent; each once for every owner, where pilots are one owner's."""
+        if self.policy.own_users is None:
+            return self.policy.sizes
+        owners = dict.fromkeys([*(group.owner for group in groups), *(size_and_owner(name)[1] for name in pilots)])
+        return [
+            replace(size, name=size_for(size.name, owner), owner=owner)
+            for owner in owners
+            if owner
+            for size in self.policy.sizes
+        ]
+
+    def _groups(self, seen: SiteDemand, pilots: Mapping[str, PilotCount], now: float) -> list[TaskGroup]:
+        """The tasks for which there may be pilots. Owners with few pilots come first: another's thousand tasks must not keep them out."""
+        idle: set[str] = set()
+        have: dict[str, int] = {}
+        for name, count in pilots.items():
+            _, owner = size_and_owner(name)
+            have[owner] = have.get(owner, 0) + count.submitted
+            if count.idle:
+                idle.add(owner)
+        users = self.policy.own_users
+        if users is not None:
+            # What was counted before the server knew of this way of running jobs has no owner.
+            self.unmapped = tuple(
+                sorted({group.owner for group in seen.groups if group.owner and not users.of(group.owner)})
+            )
+            mapped = [group for group in seen.groups if users.of(group.owner)]
+            seen = seen._replace(groups=sorted(mapped, key=lambda group: have.get(group.owner, 0)))
+        waiting = {group.name for group in seen.groups if group.tasks and group.owner in idle}
         self._beside_idle = {name: self._beside_idle.get(name, now) for name in waiting}
         return [
             TaskGroup(
@@ -98,6 +138,7 @@ class FleetPlanner:
                 group.tasks,
                 group.need,
                 stale=now - self._beside_idle.get(group.name, now) >= self.policy.idle_patience,
+                owner=group.owner,
             )
             for group in seen.groups
         ]

@@ -21,7 +21,7 @@ from forestay.domain.sites.batch import (
     SubmitRefusal,
     SubmitRefused,
 )
-from forestay.domain.sites.fleet import FleetPlan
+from forestay.domain.sites.fleet import FleetPlan, size_and_owner
 from forestay.domain.sites.launch import GIVEN_UP, LaunchEnd, LaunchReport, LaunchState
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.errors import PortError, Transient
@@ -115,7 +115,11 @@ class SiteAgent:
 
     def _said(self) -> dict[str, object]:
         limits = self.policy.thresholds
-        return {
+        # A server of the last release does not know of them, and need not as long as they say nothing new.
+        users: dict[str, object] = {}
+        if self.policy.own_users is not None:
+            users = {"run_as": "submitter", "unmapped": list(self._fleet.unmapped)[:1000]}
+        return users | {
             **self.greeting,
             "every": self.policy.every,
             "min_pilots": limits.min_pilots,
@@ -283,7 +287,8 @@ class SiteAgent:
         """Submit one launch; False when the scheduler refused it."""
         place = await self.spool.secret(launch)
         if place is None:
-            secret = await self.api.enrol(launch, seconds=self.policy.secret_seconds)
+            _, owner = size_and_owner(size)
+            secret = await self.api.enrol(launch, seconds=self.policy.secret_seconds, owner=owner)
             self.passed("enrolled")
             place = await self.spool.keep(launch, secret)
         self.passed("kept")

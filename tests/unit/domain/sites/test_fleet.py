@@ -19,6 +19,8 @@ from forestay.domain.sites.fleet import (
     TaskGroup,
     Thresholds,
     plan,
+    size_and_owner,
+    size_for,
 )
 
 SMALL = PilotSize("small", Resources(cpus=1, memory=4 << 30, disk=10 << 30, wall=3600))
@@ -214,3 +216,41 @@ def test_a_probe_under_way_is_waited_for() -> None:
     )
     assert decided.launches == {"large": 1}, "another size is not held back"
     assert decided.backing_off == {"small": 31_000}
+
+
+OWNERS = ["ann", "bob", "t/cleo"]
+owned_groups = st.lists(
+    st.builds(
+        TaskGroup,
+        st.uuids().map(str),
+        st.integers(0, 80),
+        st.sampled_from([ONE, FOUR]),
+        st.booleans(),
+        st.sampled_from(OWNERS),
+    ),
+    max_size=8,
+)
+owned_fleets = st.dictionaries(
+    st.builds(size_for, st.sampled_from(["small", "large", "old"]), st.sampled_from(OWNERS)), counts
+)
+
+
+@given(
+    thresholds.map(lambda limits: replace(limits, min_pilots=0, min_idle=0)),
+    st.integers(1, 9),
+    owned_groups,
+    owned_fleets,
+)
+def test_pilots_that_are_one_owners_are_sent_for_that_owners_tasks_only(
+    limits: Thresholds, per_owner: int, wanted: list[TaskGroup], pilots: dict[str, PilotCount]
+) -> None:
+    limits = replace(limits, max_per_owner=per_owner)
+    sizes = [replace(size, name=size_for(size.name, owner), owner=owner) for owner in OWNERS for size in SIZES]
+    decided = plan(thresholds=limits, sizes=sizes, groups=wanted, pilots=pilots, pace=QUICK)
+    tasks = {owner: sum(group.tasks for group in wanted if group.owner == owner) for owner in OWNERS}
+    for owner in OWNERS:
+        sent = sum(many for name, many in decided.launches.items() if size_and_owner(name)[1] == owner)
+        there = sum(count.submitted for name, count in pilots.items() if size_and_owner(name)[1] == owner)
+        assert sent <= tasks[owner]
+        assert sent <= max(0, per_owner - there)
+    assert decided.total <= max(0, limits.max_pilots - sum(count.submitted for count in pilots.values()))

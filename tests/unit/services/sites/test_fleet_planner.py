@@ -7,7 +7,7 @@ from forestay.domain.sites.fleet import PilotCount, PilotSize, SubmissionPace, T
 from forestay.domain.sites.launch import GIVEN_UP, LaunchState
 from forestay.ports.sites.site_api import QueuedGroup, SeenLaunch, SiteDemand
 from forestay.services.sites.fleet_planner import NOT_SHOWN, REMEMBERED, FleetPlanner
-from forestay.services.sites.site_policy import SitePolicy
+from forestay.services.sites.site_policy import OwnUsers, SitePolicy
 
 NEED = Resources(cpus=1, memory=1 << 30, disk=1 << 30, wall=3600)
 POLICY = SitePolicy(
@@ -71,3 +71,50 @@ def test_tasks_that_wait_beside_idle_pilots_get_their_own_after_a_while() -> Non
     assert fleet.decide(asked(1, idle=1), [], NOW + 60).launches == {"small": 1}
     assert fleet.decide(asked(0, idle=1), [], NOW + 61).launches == {}
     assert fleet.decide(asked(1, idle=1), [], NOW + 62).launches == {}, "they wait from now on"
+
+
+def own(most: int, *, per_owner: int | None = None, **names: str) -> FleetPlanner:
+    limits = Thresholds(max_pilots=most, max_per_owner=per_owner)
+    return FleetPlanner(SitePolicy(limits, (PilotSize("small", NEED),), own_users=OwnUsers(names)))
+
+
+def owned(pilots: dict[str, PilotCount], **tasks: int) -> SiteDemand:
+    return SiteDemand([QueuedGroup(f"g/{owner}", many, NEED, owner) for owner, many in tasks.items()], pilots, ())
+
+
+def test_each_owner_with_demand_and_a_unix_user_gets_pilots_of_their_own() -> None:
+    fleet = own(9, ann="ann", bob="b.obrien")
+    decided = fleet.decide(owned({}, ann=2, bob=1, cleo=5), [], NOW)
+    assert decided.launches == {"small/ann": 2, "small/bob": 1}
+    assert fleet.unmapped == ("cleo",)
+    assert fleet.decide(owned({"small/ann": PilotCount(idle=2)}, ann=2, bob=1), [], NOW).launches == {"small/bob": 1}
+    assert fleet.unmapped == ()
+
+
+def test_the_idle_pilots_of_one_owner_are_none_for_another() -> None:
+    decided = own(9, ann="ann", bob="bob").decide(owned({"small/ann": PilotCount(idle=3)}, bob=2), [], NOW)
+    assert decided.launches == {"small/bob": 2}
+
+
+def test_who_has_few_pilots_comes_first_and_nobody_gets_more_than_is_allowed() -> None:
+    there = {"small/ann": PilotCount(busy=2)}
+    assert own(3, ann="ann", bob="bob").decide(owned(there, ann=50, bob=50), [], NOW).launches == {"small/bob": 1}
+    capped = own(9, per_owner=3, ann="ann", bob="bob").decide(owned(there, ann=50, bob=50), [], NOW)
+    assert capped.launches == {"small/ann": 1, "small/bob": 3}
+
+
+def test_an_account_that_the_scheduler_refuses_slows_nobody_else() -> None:
+    fleet = own(9, ann="ann", bob="bob")
+    fleet.refused("a", "small/ann", NOW)
+    assert fleet.decide(owned({}, ann=1, bob=1), [], NOW + 1).launches == {"small/bob": 1}
+
+
+def test_the_same_name_is_no_unix_user_if_it_could_not_be_one() -> None:
+    users = OwnUsers({"0": "zero"}, same_name=True)
+    names = ("ann", "0", "1", "-u", "a b", "a/b", "../a", "", "ann\n")
+    assert [users.of(owner) for owner in names] == ["ann", "zero", "", "", "", "", "", "", ""]
+
+
+def test_jobs_that_were_counted_for_all_get_no_pilots_of_nobody() -> None:
+    """What a server of the last release answers."""
+    assert own(9, ann="ann").decide(asked(3), [], NOW).launches == {}

@@ -14,6 +14,7 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, Name, Word
 from forestay.apps.server.jobs.job_answers import ResourcesOut
 from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.sites.fleet import size_for
 from forestay.domain.sites.launch import Launch, LaunchEnd, LaunchReport, LaunchState, NotNext, end_to_plain
 from forestay.formats.jobs.job_json import resources_to_json
 from forestay.formats.jobs.job_public import time_text
@@ -59,8 +60,8 @@ class HelloIn(Model):
     min_idle: int = Field(ge=0, le=100_000)
     sizes: list[SizeIn] = Field(max_length=100)
     trouble: Words = ""
-    """The problem that keeps it from its work; empty: none."""
-    unfit: list[Annotated[str, Field(max_length=64), AfterValidator(_line)]] = Field(
+    """What keeps it from its work; empty when nothing does."""
+    unfit: list[Annotated[str, Field(max_length=200), AfterValidator(_line)]] = Field(
         default_factory=list, max_length=1000
     )
     """Groups of queued jobs that no size of this site can run."""
@@ -77,6 +78,8 @@ class HelloIn(Model):
 class PilotLaunchIn(Model):
     launch: Id
     size: Word
+    owner: Word | None = None
+    """Its pilot is to run the jobs of this owner only."""
 
 
 class LaunchPlanIn(Model):
@@ -120,6 +123,8 @@ class PilotLaunchOut(Out):
     name: str
     """The batch job's name."""
     size: str
+    owner: str
+    """Whose jobs alone its pilot runs; empty: those of all."""
     state: State
     planned: Time
     changed: Time
@@ -157,6 +162,8 @@ class TaskGroupOut(Out):
     name: str
     tasks: int
     need: ResourcesOut
+    owner: str
+    """Whose they are, at a site that runs jobs as their submitters."""
 
 
 class PilotCountOut(Out):
@@ -171,6 +178,7 @@ class DemandOut(Out):
     """Queued jobs by resource class, the most urgent first."""
     pilots: PilotCountOut
     sizes: dict[str, PilotCountOut]
+    """By size; those that are one owner's by size and owner, with a slash between."""
     leaving: int
     launches: list[PilotLaunchOut]
     """All that have not ended."""
@@ -248,8 +256,8 @@ async def find_launches(
 
 @router.post("/{site}/launches", status_code=201, response_model=PilotLaunchesOut, responses=errors(body=True))
 async def plan_launches(context: TheDesk, who: SiteCaller, site: SiteName, body: LaunchPlanIn) -> Response:
-    """Store launches before they are submitted; a repetition changes nothing."""
-    wanted = {launch.launch: launch.size for launch in body.launches}
+    """Write launches down before they are submitted; the same again changes nothing."""
+    wanted = {launch.launch: size_for(launch.size, launch.owner or "") for launch in body.launches}
     planned = await context.services.launches.plan(who.tenant, site, wanted)
     now = context.services.components.clock.now()
     return json_answer({"launches": [_launch(planned[name], now) for name in wanted]}, 201)
@@ -291,6 +299,7 @@ def _launch(launch: Launch, now: int) -> dict[str, object]:
         "launch": launch.id,
         "name": launch.job_name,
         "size": launch.size,
+        "owner": launch.owner,
         "state": launch.state.value,
         "planned": time_text(launch.planned),
         "changed": time_text(launch.changed),
@@ -313,7 +322,8 @@ def _demand(site: str, demand: Demand, now: int) -> dict[str, object]:
     return {
         "site": site,
         "groups": [
-            {"name": group.name, "tasks": group.tasks, "need": resources_to_json(group.need)} for group in demand.groups
+            {"name": group.name, "tasks": group.tasks, "need": resources_to_json(group.need), "owner": group.owner}
+            for group in demand.groups
         ],
         "pilots": {state: sum(count[state] for count in counts.values()) for state in ("inactive", "idle", "busy")},
         "sizes": counts,
