@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from forestay.adapters.temporal.dev_server import HOW_TO_GET_TEMPORAL
 from forestay.apps.config.settings import Settings
@@ -74,6 +75,20 @@ def _sites(client: ForestayClient) -> Iterator[CheckResult]:
             yield CheckResult(name, MISSING, str(trouble), f"forestay site --check on {site['host']} shows details.")
         else:
             yield CheckResult(name, GOOD, f"its agent on {site['host']} is active")
+        yield _users(name, site["said"])
+
+
+def _users(name: str, said: Mapping[str, Any]) -> CheckResult:
+    """As which Unix users the jobs of a site run."""
+    if said.get("run_as") != "submitter":
+        return CheckResult(name, GOOD, "all jobs run as one Unix user, the agent's")
+    unmapped = said.get("unmapped") or []
+    if not unmapped:
+        return CheckResult(name, GOOD, "jobs run as the Unix users of those who submitted them")
+    words = (
+        f"jobs run as their submitters; without a Unix user there, and waiting: {', '.join(map(str, unmapped[:10]))}"
+    )
+    return CheckResult(name, NOTE, words, "Name their Unix users in the agent's settings (users.names).")
 
 
 def _runs(client: ForestayClient) -> Iterator[CheckResult]:

@@ -84,6 +84,11 @@ def _closely(session: Session, site: Site) -> int:
     )
     if report["trouble"]:
         out.data(f"  trouble  {neutral.line(report['trouble'])}")
+    submitter = "jobs run as the Unix users of those who submitted them"
+    own = report.get("run_as") == "submitter"
+    out.data(f"  users    {submitter if own else 'all jobs run as one Unix user, that of the agent'}")
+    if unmapped := report.get("unmapped"):
+        out.data(f"  unmapped {neutral.line(', '.join(unmapped[:20]))}: no Unix user here, so their jobs wait")
     counts = demand["pilots"]
     out.data(
         f"  pilots   {counts['inactive']} waiting, {counts['idle']} idle, {counts['busy']} busy;"
@@ -93,13 +98,14 @@ def _closely(session: Session, site: Site) -> int:
         out.data(f"  held     {report['paced']} more are needed and wait for the submission rate limit")
     for group in demand["groups"]:
         fits = "" if group["name"] not in report["unfit"] else "; no pilot of this site can run them"
-        out.data(f"  queued   {group['tasks']} jobs with {_need(group['need'])}{fits}")
+        whose = f" of {neutral.line(group['owner'])}" if group.get("owner") else ""
+        out.data(f"  queued   {group['tasks']} jobs{whose} with {_need(group['need'])}{fits}")
     launches = [*demand["launches"], *site["ended"]]
     ids = session.short_ids(launch["launch"] for launch in launches)
     rows = [
         [
             ids.short(launch["launch"]),
-            launch["size"],
+            "/".join(filter(None, (launch["size"], launch.get("owner", "")))),
             launch["state"],
             launch["batch_job"] or "-",
             short(launch["pilot"]) or "-",
