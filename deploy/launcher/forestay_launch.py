@@ -11,8 +11,8 @@ command, and the command that cancels. Of the request only the user, the launch,
 in its own narrow form. No shell sees any of it before the batch system starts the pilot's script, as the user.
 
 The order matters: the request and the configuration are read and checked as root, nothing is opened, created or started. Then the
-process becomes the user for good, and only then touches the user's folder and starts the command. `docs/explanation/own-users.md`
-says what this protects against, and what it does not.
+process becomes the user for good, and only then touches the user's folder and starts the command. `docs/how-to/own-users.md` says
+how to install it, what it protects against, and what it does not.
 """
 
 import configparser
