@@ -86,9 +86,9 @@ def test_each_owner_with_demand_and_a_unix_user_gets_pilots_of_their_own() -> No
     fleet = own(9, ann="ann", bob="b.obrien")
     decided = fleet.decide(owned({}, ann=2, bob=1, cleo=5), [], NOW)
     assert decided.launches == {"small/ann": 2, "small/bob": 1}
-    assert fleet.unmapped == ("cleo",)
+    assert list(fleet.unmapped) == ["cleo"]
     assert fleet.decide(owned({"small/ann": PilotCount(idle=2)}, ann=2, bob=1), [], NOW).launches == {"small/bob": 1}
-    assert fleet.unmapped == ()
+    assert not fleet.unmapped
 
 
 def test_the_idle_pilots_of_one_owner_are_none_for_another() -> None:
