@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from forestay.adapters.slurm.batch import SlurmBatch
-from forestay.adapters.slurm.words import one_line
+from forestay.adapters.slurm.words import one_line, said
 from forestay.domain.sites.batch import BatchId, PilotJob, SubmitRefusal, SubmitRefused, slices
 from forestay.domain.sites.launch import NAME
 from forestay.ports.commands import CommandResult
@@ -53,11 +53,9 @@ class OwnUsersSlurm:
         return await self.slurm.refusal(ran.err or ran.out)
 
     async def cancel(self, jobs: Collection[BatchId]) -> None:
-        """As the port says. Slurm itself tells whose they are; the user's scancel ends only what has the name of a launch."""
+        """As the port says. Slurm itself tells whose they are, of those that are not over; the user's scancel ends only what has the name of a launch."""
         for some in slices(jobs):
-            listed = await self.slurm.run(
-                ["squeue", "--noheader", "--states=all", "--format=%i|%u|%j", f"--jobs={','.join(some)}"]
-            )
+            listed = await self.slurm.run(["squeue", "--noheader", "--format=%i|%u|%j", f"--jobs={','.join(some)}"])
             if listed.code != 0 and "invalid job id" not in listed.err.lower():
                 raise Transient(one_line(listed.err) or f"squeue ended with {listed.code}")
             for line in listed.out.splitlines():
@@ -65,7 +63,7 @@ class OwnUsersSlurm:
                 if match is None or not match[3].startswith(NAME):
                     continue
                 ran = await self._launch(act="cancel", user=match[2], launch=match[3].removeprefix(NAME), job=match[1])
-                if ran.code != 0:
+                if ran.code != 0 and not said(ran.err, ("invalid job id", "already completing or completed")):
                     raise Transient(one_line(ran.err) or f"job {match[1]} could not be cancelled")
 
     async def check(self) -> None:

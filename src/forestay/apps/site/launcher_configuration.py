@@ -28,7 +28,7 @@ def launcher_configuration(settings: SiteSettings, environment: dict[str, str]) 
         *(f"{name} = {environment[name]}" for name in ("SLURM_CONF", "TZ") if name in environment),
         "",
         "[cancel]",
-        f"command = {SLURM}/scancel --quiet --name={NAME}{{launch}} {{job}}",
+        f"command = {SLURM}/scancel --name={NAME}{{launch}} {{job}}",
     ]
     for size in settings.sizes:
         lines += ["", f"[size {size.name}]", f"submit = {_submit(size)}", f"pilot = {_pilot(settings, size, program)}"]
