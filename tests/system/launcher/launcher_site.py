@@ -139,7 +139,7 @@ def launcher_site() -> Iterator[LauncherSite]:
     finally:
         rule.unlink(missing_ok=True)
         for name in names.values():
-            subprocess.run(["userdel", name], capture_output=True, check=False)
+            subprocess.run(["userdel", "--force", name], capture_output=True, check=False)
         subprocess.run(["groupdel", mark], capture_output=True, check=False)
         shutil.rmtree(place, ignore_errors=True)
 
