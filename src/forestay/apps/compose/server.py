@@ -23,6 +23,7 @@ from forestay.apps.compose.identity import build_oidc_provider
 from forestay.apps.compose.peers import build_peer_leases, peer_certificates
 from forestay.apps.compose.proxies import ProxyComponents
 from forestay.domain.jobs.claim import leave_failure
+from forestay.services.data.checkpoints import Checkpoints
 from forestay.services.data.output_resolver import OutputResolver
 from forestay.services.data.replica_health import ReplicaHealth
 from forestay.services.data.result_reader import ResultReader
@@ -173,6 +174,12 @@ class ServerComponents:
             alone=lambda: len(self.heartbeats.alive) <= 1,
         )
         self.outputs = CommittedOutputs(writer)
+        self.checkpoints = Checkpoints(
+            writer,
+            components.elements,
+            clock,
+            troubled=lambda text: log.warning("a checkpoint stays", detail=text),
+        )
         self.token_revocations = TokenRevocations(store, clock)
         self.sessions = BrowserSessions(
             components.documents, clock, components.ids, components.identity, self.token_revocations
@@ -242,7 +249,15 @@ class ServerComponents:
         self.rule_proposals = RuleProposals(
             self.rule_replay, components.documents, ErrorTriages(components.documents, clock).quiet
         )
-        writer.listeners += [self.hosts, self.seats, self.claims, self.job_events, self.outputs, self.tasks]
+        writer.listeners += [
+            self.hosts,
+            self.seats,
+            self.claims,
+            self.job_events,
+            self.outputs,
+            self.checkpoints,
+            self.tasks,
+        ]
         self.relays = ProxyComponents(self)
 
     def loops(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:

@@ -51,7 +51,7 @@ from forestay.apps.server.jobs import job_routes
 from forestay.apps.server.operations import login_routes, overview_routes, size_routes, watch_routes
 from forestay.apps.server.pages import fleet_page_routes, page_routes
 from forestay.apps.server.peers import peer_routes, peering_routes
-from forestay.apps.server.pilots import enrolment_routes, fleet_routes, pilot_routes
+from forestay.apps.server.pilots import checkpoint_routes, enrolment_routes, fleet_routes, pilot_routes
 from forestay.apps.server.rules import late_bound_routes, playbook_routes, replay_routes, rule_check_routes, rule_routes
 from forestay.apps.server.scheduling import licence_routes
 from forestay.apps.server.scheduling import routes as host_routes
@@ -96,6 +96,7 @@ ROUTERS = (
     peer_routes.router,
     peering_routes.router,
     upload_routes.router,
+    checkpoint_routes.router,
     file_routes.router,
     watch_routes.router,
     overview_routes.router,

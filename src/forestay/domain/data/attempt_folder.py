@@ -12,17 +12,18 @@ from forestay.domain.jobs.reuse import result_job
 MANIFEST = "manifest.json"
 
 
-def attempt_folder(tenant: str, job: str, token: Token, claim: str) -> str:
-    """The folder of an attempt, below the folder of all outputs."""
-    return f"{tenant}/{job}/{token.generation}.{token.attempt}.{claim[:8]}"
+def attempt_folder(tenant: str, job: str, token: Token, claim: str, checkpoint: int = 0) -> str:
+    """The folder of an attempt, or of one of its checkpoints, below the folder of all outputs."""
+    last = f".c{checkpoint}" if checkpoint else ""
+    return f"{tenant}/{job}/{token.generation}.{token.attempt}.{claim[:8]}{last}"
 
 
-def is_own_manifest(path: str, tenant: str, job: str, token: Token, claim: str) -> bool:
-    """Whether a path on a file system or a storage element is the path of the attempt's own manifest."""
+def is_own_manifest(path: str, tenant: str, job: str, token: Token, claim: str, checkpoint: int = 0) -> bool:
+    """Whether a path on a file system or a storage element is that of the attempt's own manifest, or of that of its checkpoint."""
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts[1:]) or parts[0] in (".", ".."):
         return False
-    return path.endswith(f"/{attempt_folder(tenant, job, token, claim)}/{MANIFEST}")
+    return path.endswith(f"/{attempt_folder(tenant, job, token, claim, checkpoint)}/{MANIFEST}")
 
 
 def committed_manifest_is_own(document: JobDocument) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from forestay.domain.jobs.checkpoint import continued, progress, saved, words_of
 from forestay.domain.jobs.job_document import (
     EFFECTS,
     PILOT_DEATHS,
@@ -19,6 +20,7 @@ from forestay.domain.jobs.job_document import (
     Claim,
     JobDocument,
     JobPhase,
+    Manifest,
     State,
 )
 from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
@@ -32,7 +34,9 @@ MAX_PILOT_DEATHS = 3
 """How many pilots may die while they run a job before it waits for a person. From the first on it is kept apart from other suspects."""
 SUSPECTED = "it is suspected of killing them"
 PILOT_STOPPED = "pilot-stopped"
-"""The end reason with which a pilot reports that it stopped the payload because it had to stop itself."""
+"""The reason of an end by which a pilot tells that it stopped the payload because it had to go itself."""
+WALL_LIMIT = "wall-limit"
+"""The reason of an end by which a pilot tells that the payload used all of its own time."""
 
 
 def claimable(document: JobDocument, now: int) -> bool:
@@ -73,12 +77,13 @@ def claim(
         return TransitionRefused("the pilot runs the jobs of another owner")
     if not claimable(document, now):
         return TransitionRefused(f"the job is {document.state}{' and held' if document.holders else ''}")
+    source = f", from {words_of(document.checkpoint, now)}" if document.checkpoint is not None else ""
     return step(
         document,
         Event.CLAIM,
         now=now,
         by=pilot,
-        note=f"claim {claim_id} on {host}",
+        note=f"claim {claim_id} on {host}{source}",
         attempt=document.attempt + 1,
         phase=JobPhase.STAGING_IN if document.stages else JobPhase.EXECUTING,
         claim=Claim(id=claim_id, pilot=pilot, host=host, granted=now),
@@ -99,6 +104,27 @@ def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocu
 def confirm(document: JobDocument) -> JobDocument:
     """The same document once more: its acknowledged write proves that what was read is current."""
     return document.having(confirmations=document.confirmations + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """A checkpoint as the pilot that committed its files reports it."""
+
+    manifest: Manifest
+    content: str
+    number: int
+
+
+def save_checkpoint(
+    document: JobDocument, report: CheckpointReport, *, claim_id: str, now: int, by: str
+) -> JobDocument | TransitionRefused:
+    """Make a checkpoint the one that the next attempt begins with. Only who holds the job may."""
+    held = document.claim
+    if document.state is not State.RUNNING or held is None or held.id != claim_id or held.pilot != by:
+        return TransitionRefused("this pilot no longer holds the claim")
+    if document.min_writer > WRITER:
+        return TransitionRefused("the document needs a newer release")
+    return saved(document, held, report.manifest, report.content, report.number, now)
 
 
 FailureAnswer = Callable[[JobDocument, int], JobDocument]
@@ -127,9 +153,18 @@ class Superseded:
 
 
 def end(
-    document: JobDocument, ending: AttemptResult, *, now: int, by: str, answer: FailureAnswer | None = None
+    document: JobDocument,
+    ending: AttemptResult,
+    *,
+    now: int,
+    by: str,
+    answer: FailureAnswer | None = None,
+    checkpoint: CheckpointReport | None = None,
 ) -> Applied | Repeated | Superseded:
-    """What the end of an attempt means for its job. A failure is answered at once, by the job's retry policy unless another answer is given."""
+    """What the end of an attempt means for its job. A failure is answered at once, by its retry policy unless something else is named.
+
+    ``checkpoint``: what it committed last, for the next attempt.
+    """
     carried = (document.last, document.held_completion)
     recorded = next((result for result in carried if result is not None and result.claim == ending.claim), None)
     if recorded is not None:
@@ -140,6 +175,9 @@ def end(
         return Superseded("the document needs a newer release")
     if ending.token == document.token:
         if document.claim is not None and document.claim.id == ending.claim:
+            if checkpoint is not None:
+                report = checkpoint
+                document = saved(document, document.claim, report.manifest, report.content, report.number, now)
             return Applied(_settle(document, ending, now=now, by=by, answer=answer))
         late = document.former_claim == ending.claim and ending.outcome is AttemptOutcome.OK
         if late and document.state in (State.AVAILABLE, State.FAULTED):
@@ -203,6 +241,8 @@ def _lose(
     why = ""
     if executed and has_external_effects(document):
         why = "it has external effects, and what it did before is not known"
+    elif progress(document) is not None:
+        return _continue(document, now=now, by=by, note=note, claim=claim, **changes)
     elif pilot_deaths(document) >= MAX_PILOT_DEATHS:
         why = SUSPECTED
     elif releases >= MAX_RELEASES:
@@ -216,6 +256,26 @@ def _lose(
         claim=None,
         phase=None,
         releases=releases,
+        **changes,
+    )
+
+
+def _continue(document: JobDocument, *, now: int, by: str, note: str, claim: str, **changes: Any) -> JobDocument:
+    """The attempt got on before it ended: the next one continues, and whatever was lost before is forgotten."""
+    checkpoint = progress(document)
+    assert checkpoint is not None  # noqa: S101 - the caller looked
+    extra = {name: value for name, value in document.extra.items() if name != PILOT_DEATHS}
+    return step(
+        document,
+        Event.RELEASE,
+        now=now,
+        by=by,
+        note=f"{note}; to be continued from {words_of(checkpoint)}; claim {claim}",
+        claim=None,
+        phase=None,
+        releases=0,
+        checkpoint=continued(checkpoint),
+        extra=extra,
         **changes,
     )
 
@@ -304,8 +364,9 @@ def _settle(
     if ending.reason == NOT_STARTED:
         # Nothing was tried, so it counts neither as an attempt of the owner's policy nor against the job.
         return step(document, Event.RELEASE, now=now, by=by, note=note, claim=None, phase=None, last=ending)
-    if ending.reason == PILOT_STOPPED:
-        # The pilot had to stop and stopped the payload with it: not a failure of the job.
+    continues = ending.reason == WALL_LIMIT and progress(document) is not None and not has_external_effects(document)
+    if ending.reason == PILOT_STOPPED or continues:
+        # The pilot had to go and took the payload along, or the next attempt gets on from here: no failure of the job.
         words, _, _ = note.rpartition("; claim ")
         return _lose(document, now=now, by=by, note=words, claim=ending.claim, executed=True, last=ending)
     faulted = step(

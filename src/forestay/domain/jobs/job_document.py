@@ -78,6 +78,25 @@ class Manifest:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """The newest checkpoint of a job: what its next attempt begins with."""
+
+    token: Token
+    """The attempt that committed it."""
+    claim: str
+    number: int
+    """Counts the checkpoints of that attempt."""
+    manifest: Manifest
+    content: str
+    """A digest of the files alone: two checkpoints with the same one are equal, whoever made them."""
+    at: int
+    continuations: int = 0
+    """Attempts so far that ended with progress, and cost nothing."""
+    replaced: Manifest | None = None
+    """The checkpoint before it, whose files are to be removed."""
+
+
 class AttemptOutcome(StrEnum):
     """How an attempt ended, as its pilot saw it."""
 
@@ -219,6 +238,8 @@ class JobDocument:
     releases: int = 0
     overlap_possible: bool = False
     """An earlier attempt was given up without proof that its process is gone."""
+    checkpoint: SavedCheckpoint | None = None
+    """Only of jobs whose specification names files for it."""
     confirmations: int = 0
     """Raised by a confirming write, which changes nothing else."""
     delivery: Delivery | None = None

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import NamedTuple
 
+from forestay.domain.jobs.claim import WALL_LIMIT
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument
 from forestay.domain.jobs.reuse import result_job
 
-WALL_LIMIT = "wall-limit"
-"""The reason of an attempt that was stopped at the end of its time."""
 SHARE = 0.99
 """The share of measured jobs that used no more than the figure, before room is added."""
 MEMORY_ROOM, WALL_ROOM = 1.1, 1.25

@@ -53,6 +53,20 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointPolicy:
+    """The files from which a job continues in its next attempt, and how it is told to write them."""
+
+    files: tuple[str, ...]
+    """Patterns in its folder."""
+    signal: str = "TERM"
+    """Sent when its time, or its pilot's, is about to end."""
+    every: int = 0
+    """Seconds after which the files are committed also while it runs; 0: only at its end."""
+    grace: int = 10
+    """Seconds that it has after the signal to write them and to end."""
+
+
+@dataclass(frozen=True, slots=True)
 class Specification:
     """One command with its environment, needs and outputs."""
 
@@ -75,6 +89,7 @@ class Specification:
     """A condition over the features that pilots report, such as `gpu.model == "A100"`; empty: any pilot with free resources will do."""
     licences: Mapping[str, int] = field(default_factory=dict)
     """Seats that each job has while it runs, by licence."""
+    checkpoint: CheckpointPolicy | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extra: Mapping[str, object] = field(default_factory=dict)
     """Fields of a newer writer."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from forestay.domain.jobs.checkpoint import CHECKPOINT, least_seconds
 from forestay.domain.jobs.colocation_key import colocation
 from forestay.domain.jobs.container_image import RUNTIMES, suitable_runtimes
 from forestay.domain.jobs.job_document import (
@@ -96,6 +97,8 @@ def _extra(submission: Submission, spec: Specification, trace: str) -> Mapping[s
         met = {**met, EFFECTS: spec.effects.value}
     if needs := needs_extra(spec):
         met = {**met, **needs}
+    if spec.checkpoint is not None:
+        met = {**met, CHECKPOINT: least_seconds(spec.checkpoint)}
     return {**met, DOWNSTREAM: submission.downstream} if submission.downstream else met
 
 

@@ -1,12 +1,13 @@
 """Whether a job can complete in the remaining lifetime of a pilot: if not, the pilot does not get it.
 
-A job's own wall limit says how long it may run. Without one, its expected run time is used; without that either, a few minutes
-are assumed. An earlier attempt counts as well: a job that was stopped after an hour because its pilot had to
-stop needs more than an hour, whatever it states.
+A job's own wall limit says how long it may run. Without one, how long it is expected to run; without that either, it is taken to
+need a few minutes. What an earlier attempt showed counts as well: a job that was stopped after an hour because its pilot had to
+go needs more than an hour, whatever it says. A job that continues from checkpoints needs no more than the time for the next one.
 """
 
 from __future__ import annotations
 
+from forestay.domain.jobs.checkpoint import seconds_to_progress
 from forestay.domain.jobs.claim import PILOT_STOPPED
 from forestay.domain.jobs.job_document import JobDocument
 
@@ -22,7 +23,8 @@ def time_needed(document: JobDocument) -> int:
         last = document.last
         if last is not None and last.reason == PILOT_STOPPED and last.wall is not None:
             needed = max(needed, int(last.wall) + 1)
-    return needed
+    to_progress = seconds_to_progress(document)
+    return needed if to_progress is None else min(needed, to_progress)
 
 
 def ends_in_time(document: JobDocument, left: int | None) -> bool:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
+from forestay.domain.jobs.checkpoint import checkpoint_as_plain, checkpoint_from_plain
 from forestay.domain.jobs.inputs import JobInput, Staging
 from forestay.domain.jobs.job_document import (
     AttemptOutcome,
@@ -20,6 +21,7 @@ from forestay.domain.jobs.job_document import (
     JobDocument,
     JobPhase,
     Manifest,
+    SavedCheckpoint,
     State,
     Token,
     Transition,
@@ -201,7 +203,11 @@ def manifest_to_json(manifest: Manifest) -> Json:
 
 
 def manifest_from_json(data: Mapping[str, Any] | None) -> Manifest | None:
-    return Manifest(data["path"], data["sha256"], data["files"], data["bytes"]) if data else None
+    return _manifest(data) if data else None
+
+
+def _manifest(data: Mapping[str, Any]) -> Manifest:
+    return Manifest(data["path"], data["sha256"], data["files"], data["bytes"])
 
 
 def ending_from_json(data: Mapping[str, Any]) -> AttemptResult:
@@ -217,6 +223,36 @@ def ending_from_json(data: Mapping[str, Any]) -> AttemptResult:
     )
 
 
+def saved_checkpoint_to_json(checkpoint: SavedCheckpoint) -> Json:
+    out: Json = {
+        "generation": checkpoint.token.generation,
+        "attempt": checkpoint.token.attempt,
+        "claim": checkpoint.claim,
+        "number": checkpoint.number,
+        "manifest": manifest_to_json(checkpoint.manifest),
+        "content": checkpoint.content,
+        "at": checkpoint.at,
+    }
+    if checkpoint.continuations:
+        out["continuations"] = checkpoint.continuations
+    if checkpoint.replaced is not None:
+        out["replaced"] = manifest_to_json(checkpoint.replaced)
+    return out
+
+
+def saved_checkpoint_from_json(data: Mapping[str, Any]) -> SavedCheckpoint:
+    return SavedCheckpoint(
+        token=Token(data["generation"], data["attempt"]),
+        claim=data["claim"],
+        number=data["number"],
+        manifest=_manifest(data["manifest"]),
+        content=data["content"],
+        at=data["at"],
+        continuations=data.get("continuations", 0),
+        replaced=manifest_from_json(data.get("replaced")),
+    )
+
+
 _OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("index", _as_it_is),
     ("expected_runtime", _as_it_is),
@@ -225,6 +261,7 @@ _OPTIONAL_WRITERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("former_claim", _as_it_is),
     ("held_completion", ending_to_json),
     ("last", ending_to_json),
+    ("checkpoint", saved_checkpoint_to_json),
     ("delivery", delivery_to_json),
     ("flow_ref", flow_ref_to_json),
 )
@@ -251,13 +288,14 @@ _OPTIONAL_READERS: dict[str, Callable[[Any], Any]] = {
     "held_completion": ending_from_json,
     "last": ending_from_json,
     "retry": retry_from_json,
+    "checkpoint": saved_checkpoint_from_json,
     "delivery": delivery_from_json,
     "flow_ref": flow_ref_from_json,
 }
 _DEFAULTS: Json = {
     "index": None, "parameters": {}, "team": "", "labels": {}, "expected_runtime": None, "retry": _NO_RETRY, "phase": None,
     "claim": None, "former_claim": None, "holders": (), "held_completion": None, "last": None, "winner": None,
-    "overlap_possible": False, "confirmations": 0, "stages": False, "delivery": None, "flow_ref": None, "extra": {},
+    "checkpoint": None, "overlap_possible": False, "confirmations": 0, "stages": False, "delivery": None, "flow_ref": None, "extra": {},
 }  # fmt: skip
 
 
@@ -285,6 +323,7 @@ def specification_to_json(spec: Specification) -> Json:
         "runner": spec.runner.value,
         **({"container": spec.container} if spec.container else {}),
         **needs_as_plain(spec),
+        **checkpoint_as_plain(spec.checkpoint),
         "retry": retry_to_json(spec.retry),
     }
 
@@ -292,7 +331,7 @@ def specification_to_json(spec: Specification) -> Json:
 _SPEC_KNOWN = frozenset(
     {
         "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "named_outputs",
-        "effects", "runner", "container", "retry", "requires", "licences",
+        "effects", "runner", "container", "retry", "requires", "licences", "checkpoint",
     }
 )  # fmt: skip
 
@@ -314,6 +353,7 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         container=data.get("container", ""),
         requires=data.get("requires", ""),
         licences=data.get("licences", {}),
+        checkpoint=checkpoint_from_plain(data.get("checkpoint")),
         retry=retry_from_json(data["retry"]),
         extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},
     )

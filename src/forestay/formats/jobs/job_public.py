@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from forestay.domain.jobs.checkpoint import checkpoint_as_plain
 from forestay.domain.jobs.colocation_key import COLOCATE
-from forestay.domain.jobs.job_document import AttemptResult, JobDocument, Manifest, State, Transition
+from forestay.domain.jobs.job_document import AttemptResult, JobDocument, Manifest, SavedCheckpoint, State, Transition
 from forestay.domain.jobs.job_flow_pattern import patterns_in_use
 from forestay.domain.jobs.lifecycle import words
 from forestay.domain.jobs.requirements import needs_as_plain
@@ -71,7 +72,22 @@ def job_public(document: JobDocument, version: str | None = None) -> Json:
         "work": document.flow_ref.work if document.flow_ref else None,
         "overlap_possible": document.overlap_possible,
         "version": version,
+        **checkpoint_public(document.checkpoint if document.state is not State.COMPLETED else None),
     }  # fmt: skip
+
+
+def checkpoint_public(checkpoint: SavedCheckpoint | None) -> Json:
+    """What the next attempt begins with; nothing for a job without any."""
+    if checkpoint is None:
+        return {}
+    return {
+        "checkpoint": {
+            "attempt": checkpoint.token.attempt,
+            "at": time_text(checkpoint.at),
+            "manifest": manifest_public(checkpoint.manifest),
+            "continuations": checkpoint.continuations,
+        }
+    }
 
 
 def ending_public(ending: AttemptResult | None) -> Json | None:
@@ -112,5 +128,6 @@ def specification_public(spec: Specification) -> Json:
         "when_exhausted": spec.retry.when_exhausted.value,
         **({"container": spec.container} if spec.container else {}),
         **needs_as_plain(spec),
+        **checkpoint_as_plain(spec.checkpoint),
         **({COLOCATE: spec.extra[COLOCATE]} if COLOCATE in spec.extra else {}),
     }

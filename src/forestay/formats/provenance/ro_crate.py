@@ -232,7 +232,10 @@ def _attempts(story: Iterable[Mapping[str, Any]]) -> dict[int, Json]:
     for line in story:
         attempt = int(line["attempt"])
         if line["event"] in _BEGAN:
-            attempts[attempt] = {"startTime": line["at"], "host": str(line["note"]).partition(" on ")[2]}
+            attempts[attempt] = {
+                "startTime": line["at"],
+                "host": str(line["note"]).partition(" on ")[2].partition(", ")[0],
+            }
         elif line["event"] in _ENDED and attempt in attempts:
             _ended(attempts[attempt], _ENDED[line["event"]], line["at"], str(line["words"]))
     return attempts

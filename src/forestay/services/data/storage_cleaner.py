@@ -6,6 +6,7 @@ An attempt has lost when its job is final and has committed another attempt, or 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from forestay.domain.data.storage_element import StorageElement
@@ -72,23 +73,26 @@ class StorageCleaner:
             own = f"{element.outputs}/{tenant}/{record.job}/"
             lost = stored.document.state in FINAL and folder != _kept(stored.document)
             if lost and folder.startswith(own):
-                freed += await self._remove(element, tenant, folder, manifest)
+                with suppress(Permanent):  # it is gone already
+                    freed += await remove_attempt(self.elements, tenant, manifest)
             if freed >= size:
                 break
         return freed
 
-    async def _remove(self, element: StorageElement, tenant: str, folder: str, manifest: Manifest) -> int:
-        try:
-            files = await self.elements.listed(tenant, manifest)
-        except Permanent:
-            return 0  # already gone
-        freed = 0
-        for name, about in files.items():
-            if await self.elements.remove(element, f"{folder}/{name}"):
-                freed += about.size
-        await self.elements.remove(element, f"{folder}/{os.path.basename(manifest.path)}")
-        self.elements.forget(manifest)
-        return freed
+
+async def remove_attempt(elements: StorageAccess, tenant: str, manifest: Manifest) -> int:
+    """Remove the files that a manifest on an element names, and the manifest last; how many bytes they had. `Permanent` if it is gone."""
+    files = await elements.listed(tenant, manifest)
+    where = element_path(manifest.path)
+    assert where is not None  # noqa: S101 - only those on an element can be listed
+    element, folder = elements.elements[where.element], os.path.dirname(where.path)
+    freed = 0
+    for name, about in files.items():
+        if await elements.remove(element, f"{folder}/{name}"):
+            freed += about.size
+    await elements.remove(element, where.path)
+    elements.forget(manifest)
+    return freed
 
 
 def _kept(document: JobDocument) -> str | None:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from forestay.domain.exceptions.evidence.redaction import redacted
-from forestay.domain.jobs.claim import Applied, Repeated, end, leave_failure
+from forestay.domain.jobs.claim import Applied, CheckpointReport, Repeated, end, leave_failure
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.formats.jobs.job_json import ending_to_json
@@ -61,7 +61,9 @@ class CompletionReport:
     staging: Sequence[Mapping[str, object]] = ()
     """How its files were staged; stored beside the log or the evidence."""
     task: Mapping[str, object] | None = None
-    """The pilot's report on the executors of a task, or on its outputs; stored there too."""
+    """What a pilot tells of the executors of a task, or of its outputs; kept there too."""
+    checkpoint: CheckpointReport | None = None
+    """What the attempt committed last for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +291,9 @@ class JobCompletions:
                 and document.claim.pilot != request.pilot
             ):
                 return TransitionRefused(NOT_ITS_OWN)
-            verdict = end(document, ending, now=now, by=request.pilot, answer=answer)
+            verdict = end(
+                document, ending, now=now, by=request.pilot, answer=answer, checkpoint=request.report.checkpoint
+            )
             if isinstance(verdict, Applied | Repeated):
                 return verdict.document
             return TransitionRefused(verdict.reason)

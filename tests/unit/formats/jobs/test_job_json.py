@@ -16,13 +16,14 @@ from forestay.domain.jobs.job_document import (
     JobDocument,
     JobPhase,
     Manifest,
+    SavedCheckpoint,
     State,
     Token,
     Transition,
     search_fields,
 )
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.specification import Effects, RetryPolicy, Specification, WhenExhausted
+from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy, Specification, WhenExhausted
 from forestay.formats.jobs.job_json import (
     job_from_json,
     job_to_json,
@@ -62,6 +63,8 @@ DOCUMENTS = st.builds(
     delivery=st.none() | st.builds(Delivery, TEXT, COUNT, st.none() | COUNT, st.booleans()), rev=COUNT,
     history=st.lists(st.builds(Transition, COUNT, COUNT, TEXT, TEXT, COUNT, TEXT, TEXT), max_size=3).map(tuple),
     min_writer=COUNT, extra=EXTRA,
+    checkpoint=st.none()
+    | st.builds(SavedCheckpoint, TOKENS, TEXT, COUNT, MANIFESTS, TEXT, COUNT, COUNT, st.none() | MANIFESTS),
 )  # fmt: skip
 
 SPECIFICATIONS = st.builds(
@@ -69,6 +72,7 @@ SPECIFICATIONS = st.builds(
     id=TEXT, tenant=TEXT, name=TEXT, command=st.lists(TEXT, max_size=3).map(tuple),
     environment=st.dictionaries(TEXT, TEXT, max_size=3), resources=RESOURCES,
     outputs=st.lists(TEXT, max_size=3).map(tuple), effects=st.sampled_from(Effects), retry=RETRIES, extra=EXTRA,
+    checkpoint=st.none() | st.builds(CheckpointPolicy, st.lists(TEXT, min_size=1, max_size=3).map(tuple), TEXT, COUNT, COUNT),
 )  # fmt: skip
 
 

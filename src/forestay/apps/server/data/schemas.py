@@ -18,6 +18,8 @@ class UploadsIn(Model):
     job: Id
     claim: Id
     files: list[UploadIn] = Field(min_length=1, max_length=1000)
+    checkpoint: int = Field(default=0, ge=0, le=INT64)
+    """The number of the checkpoint that they belong to; 0: they are outputs."""
 
 
 FileName = Annotated[str, Field(min_length=1, max_length=1200), AfterValidator(one_line)]

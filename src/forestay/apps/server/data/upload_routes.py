@@ -42,7 +42,7 @@ async def uploads(context: TheDesk, who: PilotCaller, pilot: str, body: UploadsI
     ]
     if wrong:
         raise HttpProblem(422, f"{len(wrong)} path(s) are invalid", wrong[:100])
-    folder = attempt_folder(element, who.tenant, body.job, stored.document.token, body.claim)
+    folder = attempt_folder(element, who.tenant, body.job, stored.document.token, body.claim, body.checkpoint)
     paths = {file.path: f"{folder}/{file.path}" for file in body.files}
     try:
         signed = elements.uploads(element.name, list(paths.values()))

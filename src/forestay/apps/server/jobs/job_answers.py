@@ -28,6 +28,17 @@ class ManifestOut(Out):
     bytes: int
 
 
+class CheckpointOut(Out):
+    """What the next attempt of a job begins with."""
+
+    attempt: int
+    """The one that committed it."""
+    at: Time
+    manifest: ManifestOut
+    continuations: int
+    """Attempts so far that ended with progress and cost no retry."""
+
+
 class EndingOut(Out):
     """The end of an attempt, as its pilot told it."""
 
@@ -117,11 +128,12 @@ class JobOut(Out):
     overlap_possible: bool
     version: str | None
     waiting: str = ""
-    """Why no pilot gets it although pilots have room: nobody satisfies what it requires, or a licence has no seat free."""
+    """Why no pilot gets it although slots are free: no pilot satisfies its requirements, or a licence has no free seat."""
     incident: str = ""
-    """The incident that its failed attempt is, while somebody has to do something about it;"""
+    """The incident of its failed attempt, while somebody has to act on it;"""
     waits_for: str = ""
-    """and for what it waits, as the inbox says: `a person`, `an approval`, …"""
+    """and what it waits for, as the inbox says: `a person`, `an approval`, …"""
+    checkpoint: CheckpointOut | None = None
 
 
 class AcceptedOut(Out):
@@ -200,6 +212,13 @@ class ColocateOut(Out):
     of: int
 
 
+class CheckpointPolicyOut(Out):
+    files: list[str]
+    signal: str = "TERM"
+    every: int = 0
+    grace: int = 10
+
+
 class SpecificationOut(Out):
     id: str
     name: str
@@ -218,6 +237,7 @@ class SpecificationOut(Out):
     container: str = ""
     requires: str = ""
     licences: dict[str, int] = Field(default_factory=dict)
+    checkpoint: CheckpointPolicyOut | None = None
 
 
 class LineOut(Out):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from forestay.apps.server.http.schemas import INT64, EnvName, Id, Model, Name, NoNul, Reason, Word, one_line
+from forestay.domain.jobs.checkpoint import MAX_EVERY, MAX_FILES, MAX_GRACE
 from forestay.domain.jobs.container_image import image_problem
 
 
@@ -42,6 +43,15 @@ class ColocateIn(Model):
     of: int = Field(default=0, ge=0, le=1_000_000)
 
 
+class CheckpointIn(Model):
+    """The files from which a job continues in its next attempt, and how it is told to write them."""
+
+    files: list[OutputPattern] = Field(min_length=1, max_length=MAX_FILES)
+    signal: Literal["TERM", "INT", "HUP", "USR1", "USR2"] = "TERM"
+    every: int = Field(default=0, ge=0, le=MAX_EVERY)
+    grace: int = Field(default=10, ge=1, le=MAX_GRACE)
+
+
 class SpecificationIn(Model):
     name: Name = "job"
     command: list[Annotated[NoNul, Field(max_length=131_072)]] = Field(min_length=1, max_length=10_000)
@@ -64,13 +74,16 @@ class SpecificationIn(Model):
         Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")],
         Annotated[int, Field(ge=1, le=10_000)],
     ] = Field(default_factory=dict, max_length=8)
+    checkpoint: CheckpointIn | None = None
 
     @model_validator(mode="after")
-    def _calls_have_no_container(self) -> SpecificationIn:
+    def _calls_are_plain(self) -> SpecificationIn:
         if self.container and (why := image_problem(self.container)):
             raise ValueError(f"container: {why}")
         if self.container and self.runner == "warm":
             raise ValueError("a function call cannot run in a container; use runner `process`")
+        if self.checkpoint is not None and self.runner == "warm":
+            raise ValueError("a function call cannot have checkpoints; use runner `process`")
         return self
 
 

@@ -9,6 +9,7 @@ import orjson
 
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.jobs.schemas import JobIn, ResourcesIn, SpecificationIn, SubmitIn
+from forestay.domain.jobs.checkpoint import checkpoint_as_plain, checkpoint_from_plain
 from forestay.domain.jobs.colocation_key import COLOCATE
 from forestay.domain.jobs.conversation import DOWNSTREAM_TAG, is_forwardable
 from forestay.domain.jobs.inputs import JobInput, Staging, filled, produced, wrong_input
@@ -41,6 +42,8 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
     for name in ("requires", "licences"):
         if not content[name]:
             del content[name]
+    checkpoint = checkpoint_from_plain(content.pop("checkpoint"))
+    content |= checkpoint_as_plain(checkpoint)
     return Specification(
         id=specification_named(tenant, content | ({COLOCATE: colocate} if colocate else {})),
         tenant=tenant,
@@ -58,6 +61,7 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
         container=specification.container,
         requires=specification.requires,
         licences=specification.licences,
+        checkpoint=checkpoint,
         retry=RetryPolicy(
             specification.max_attempts, specification.retry_wait, WhenExhausted(specification.when_exhausted)
         ),

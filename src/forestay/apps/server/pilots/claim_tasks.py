@@ -52,7 +52,7 @@ async def _outputs(context: RequestContext, document: JobDocument) -> Json:
     if element_path(manifest.path) is None:
         return {"task": {"bring": plan}}
     try:
-        return {"task": {"bring": plan}, "inputs": await _from_element(context, document.tenant, manifest)}
+        return {"task": {"bring": plan}, "inputs": await files_on_element(context, document.tenant, manifest)}
     except Permanent as error:
         return {"task": {"refused": str(error)}}
 
@@ -96,8 +96,8 @@ def _output(context: RequestContext, tenant: str, output: TaskOutput) -> Json:
     return returned_output_json | {"to": {"kind": "http", "base": output.url, "private": private}}
 
 
-async def _from_element(context: RequestContext, tenant: str, manifest: Manifest) -> list[Json]:
-    """The committed files, to be staged like any input."""
+async def files_on_element(context: RequestContext, tenant: str, manifest: Manifest) -> list[Json]:
+    """The files of a manifest on an element, to be staged as any input is. `Permanent` if it cannot be had."""
     elements = context.services.components.elements
     where = element_path(manifest.path)
     assert where is not None  # noqa: S101 - the caller looked

@@ -7,7 +7,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from forestay.apps.server.http.answers import Out, Time
-from forestay.apps.server.jobs.job_answers import OutputsToOut, ResourcesOut, SpecificationOut, StagedInputOut
+from forestay.apps.server.jobs.job_answers import (
+    ManifestOut,
+    OutputsToOut,
+    ResourcesOut,
+    SpecificationOut,
+    StagedInputOut,
+)
 
 
 class PilotOut(BaseModel):
@@ -86,6 +92,20 @@ class HeartbeatOut(Out):
     neighbours: list[NeighbourOut] | None = None
 
 
+class BeginFromOut(Out):
+    """The checkpoint with which an attempt begins: by its manifest, or file by file if that is on a storage element."""
+
+    attempt: int
+    manifest: ManifestOut
+    files: list[StagedInputOut] | None = None
+    missing: str | None = None
+
+
+class CheckpointReplyOut(Out):
+    path: str
+    """The manifest of the checkpoint that counts; another one's if the content did not change."""
+
+
 class ClaimOut(Out):
     job: str
     generation: int
@@ -100,6 +120,7 @@ class ClaimOut(Out):
     inputs: list[StagedInputOut] | None = None
     outputs_to: OutputsToOut | None = None
     free: int | None = None
+    checkpoint: BeginFromOut | None = None
     task: dict[str, Any] | None = None
     """How to run a TES task, or which outputs of one to bring where."""
     specification: SpecificationOut

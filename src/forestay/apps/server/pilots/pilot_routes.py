@@ -26,8 +26,9 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.submissions import resources_from
+from forestay.apps.server.pilots.checkpoint_routes import checkpoint_told, manifest_from, report_from
 from forestay.apps.server.pilots.claim_inputs import inputs_of
-from forestay.apps.server.pilots.claim_outputs import attempt_folder, outputs_of
+from forestay.apps.server.pilots.claim_outputs import Attempt, is_its_own, outputs_of
 from forestay.apps.server.pilots.claim_tasks import tasks_told
 from forestay.apps.server.pilots.enrolment_routes import let_in
 from forestay.apps.server.pilots.pilot_answers import (
@@ -51,10 +52,9 @@ from forestay.apps.server.pilots.schemas import (
     StagedIn,
 )
 from forestay.apps.server.sites.routes import note_pilot
-from forestay.domain.data.attempt_folder import is_own_manifest
 from forestay.domain.data.replica import Viewpoint
 from forestay.domain.data.staging_terms import free_of
-from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Manifest, State, Token
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, State, Token
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.pilots.pilot import (
     DEVICES,
@@ -72,7 +72,6 @@ from forestay.formats.jobs.job_public import specification_public, time_millis, 
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, Record, Stored, Written
 from forestay.ports.operations.identity import Principal, Role
-from forestay.services.data.storage_access import element_path
 from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus, FailedCleanup
 from forestay.services.pilots.pilot_channels import HANG_UP, PilotChannel
 from forestay.services.pilots.pilot_drain import ORDER as DRAIN
@@ -282,11 +281,11 @@ async def _handed_over(context: RequestContext, who: Principal, granted: list[St
         if stored.document.attempt == 1 and stored.document.claim is not None:
             context.metrics.waits.observe((stored.document.claim.granted - stored.document.created) / 1000)
     view = await context.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
-    specs, inputs, tasks = await _specifications(context, granted, pilot, view)
+    specs, inputs, more = await _specifications(context, granted, pilot, view)
     outputs_to = outputs_of(context, view)
     return [
         _claim_json(stored, specs[stored.document.specification], inputs.get(stored.document.id), outputs_to)
-        | tasks.get(stored.document.id, {})
+        | more.get(stored.document.id, {})
         for stored in granted
     ]
 
@@ -307,13 +306,13 @@ def _cache_known(context: RequestContext, who: Principal, host: str, given_repor
 async def _specifications(
     context: RequestContext, granted: list[Stored], pilot: str, view: Viewpoint
 ) -> tuple[dict[str, Specification], dict[str, list[Json]], dict[str, Json]]:
-    """The claimed jobs' specifications, their inputs, and the fields of TES tasks. If they cannot be read the pilot gets nothing, and the claims are released."""
+    """What the claimed jobs run, their inputs, and what belongs to checkpoints and to tasks of TES. If it cannot be read the pilot gets nothing, and the claims go back."""
     names = [stored.document.specification for stored in granted]
     try:
         specs = await context.specifications(names)
         if all(name in specs for name in names):
             inputs = await inputs_of(context, granted, specs, pilot, view)
-            return specs, inputs, await tasks_told(context, granted, specs)
+            return specs, inputs, await checkpoint_told(context, granted) | await tasks_told(context, granted, specs)
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
@@ -344,7 +343,7 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
     held = document.claim
     assert held is not None  # noqa: S101 - it was just granted
     body: Json = {} if inputs is None else {"inputs": inputs}
-    if outputs_to is not None and (spec.outputs or TES in spec.extra):
+    if outputs_to is not None and (spec.outputs or spec.checkpoint is not None or TES in spec.extra):
         body["outputs_to"] = outputs_to
     if free := free_of(document.extra):
         body["free"] = free
@@ -410,23 +409,13 @@ async def _take_back(context: RequestContext, granted: list[Stored], why: str) -
 
 
 def _believed(context: RequestContext, tenant: str, end: CompletionIn) -> CompletionIn:
-    """An end is accepted only if its manifest is in the attempt's own folder, on every kind of storage: nobody can commit files of others."""
-    if end.manifest is None:
+    """An end is believed only if its manifest is the attempt's own; a checkpoint that is not is as if there were none."""
+    attempt = Attempt(tenant, end.job, Token(end.generation, end.attempt), end.claim)
+    checkpoint = end.checkpoint
+    if checkpoint is not None and not is_its_own(context, attempt, checkpoint.manifest.path, checkpoint.number):
+        end = end.model_copy(update={"checkpoint": None})
+    if end.manifest is None or is_its_own(context, attempt, end.manifest.path):
         return end
-    token, path = Token(end.generation, end.attempt), end.manifest.path
-    where = element_path(path)
-    if where is None and path.startswith("/") and is_own_manifest(path, tenant, end.job, token, end.claim):
-        return end
-    if where is None:
-        return _disbelieved(end)
-    element = context.services.components.elements.elements.get(where.element)
-    own = attempt_folder(element, tenant, end.job, token, end.claim) if element else None
-    if own is not None and where.path == f"{own}/manifest.json":
-        return end
-    return _disbelieved(end)
-
-
-def _disbelieved(end: CompletionIn) -> CompletionIn:
     words = {"outcome": "failure", "reason": "output-failed", "error": "bad-manifest", "stage": "staging-out"}
     return end.model_copy(update={"manifest": None, **words})
 
@@ -451,7 +440,7 @@ def _report(end: CompletionIn) -> CompletionReport:
         error=end.error,
         file=end.file,
         host=end.host,
-        manifest=Manifest(manifest.path, manifest.sha256, manifest.files, manifest.bytes) if manifest else None,
+        manifest=manifest_from(manifest) if manifest else None,
         devices=tuple(end.devices),
         result=end.result,
         input_bytes=_input_bytes(end.staging),
@@ -459,12 +448,13 @@ def _report(end: CompletionIn) -> CompletionReport:
     )
     cleanup = FailedCleanup(end.cleanup.error, end.cleanup.words) if end.cleanup else None
     staging = [staged.model_dump(by_alias=True, exclude_defaults=True) for staged in end.staging]
-    return CompletionReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging, end.task)
+    checkpoint = report_from(end.checkpoint) if end.checkpoint else None
+    return CompletionReport(end.job, ending, end.log_tail, end.log_bytes, cleanup, staging, end.task, checkpoint)
 
 
 def _input_bytes(staging: Sequence[StagedIn]) -> int | None:
-    """The size of all inputs together; None if there are none, or not every size is known."""
-    files = [staged for staged in staging if staged.kind != "image"]
+    """What all inputs have together; None if there are none, or not every size is known."""
+    files = [staged for staged in staging if staged.kind not in ("image", "checkpoint")]
     whole = len(files) > 0 and len(staging) < MAX_STAGED and all("bytes" in file.model_fields_set for file in files)
     return min(sum(file.bytes for file in files), INT64) if whole else None
 

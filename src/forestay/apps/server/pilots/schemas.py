@@ -148,6 +148,23 @@ class ManifestIn(Model):
     bytes: int = Field(ge=0, le=INT64)
 
 
+class SavedIn(Model):
+    """A checkpoint whose files are committed."""
+
+    manifest: ManifestIn
+    content: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """A digest of its files alone."""
+    number: int = Field(ge=1, le=INT64)
+
+
+class CheckpointReportIn(Model):
+    job: Id
+    claim: Id
+    generation: int = Field(ge=0, le=INT64)
+    attempt: int = Field(ge=1, le=INT64)
+    checkpoint: SavedIn
+
+
 class CleanupIn(Model):
     error: Annotated[str, Field(max_length=64), AfterValidator(one_line)] = ""
     words: Annotated[str, Field(max_length=1000)] = ""
@@ -199,6 +216,8 @@ class CompletionIn(Model):
     log_tail: Annotated[str, Field(max_length=65_536)] = ""
     log_bytes: int = Field(default=0, ge=0, le=INT64)
     manifest: ManifestIn | None = None
+    checkpoint: SavedIn | None = None
+    """What the next attempt begins with, if there is one."""
     devices: list[DeviceName] = Field(default_factory=list, max_length=MAX_DEVICES)
     """The accelerators that were its alone."""
     result: Annotated[str, Field(max_length=MAX_RESULT)] | None = None
