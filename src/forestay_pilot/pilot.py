@@ -86,6 +86,7 @@ class PilotProcess:
         self._lifetime = Lifetime(settings.time_left, margin=settings.time_margin, grace=settings.surroundings.grace)
         self._draining = threading.Event()
         self._stop_asked = threading.Event()
+        self._preempted = threading.Event()
         self._wake = threading.Event()
         self._ring = ServerRing(settings.servers, settings.ca_file, settings.certificate)
         self._identity = PilotIdentity(
@@ -115,6 +116,11 @@ class PilotProcess:
             self._draining.set()
         self._wake.set()
 
+    def preempt(self, why: str) -> None:
+        """Drain. What can be continued elsewhere from a checkpoint does not go on to its end."""
+        self._preempted.set()
+        self.drain(why)
+
     def stop_payloads(self) -> None:
         """While draining: end what runs, too."""
         self._stop_asked.set()
@@ -124,7 +130,7 @@ class PilotProcess:
         """The first signal drains, the second stops payloads."""
         self.signals += 1
         if self.signals == 1:
-            self.drain("requested by a signal")
+            self.preempt("requested by a signal")
         else:
             self.stop_payloads()
 
@@ -137,7 +143,11 @@ class PilotProcess:
         flight = SingleFlight(os.path.join(self._settings.work, "flights"))
         flight.clear_old()
         self._stager = Stager(
-            flight, cache_for=self._cache.for_job, outputs=self._settings.outputs, sign=self._sign_uploads
+            flight,
+            cache_for=self._cache.for_job,
+            outputs=self._settings.outputs,
+            sign=self._sign_uploads,
+            report=self._report_checkpoint,
         )
         self._ends = CompletionQueue(self._ring, self._identity, folder.spool, on_settled=self._on_settled)
         self._ends.adopt(folder.adopt_leftovers())
@@ -167,7 +177,7 @@ class PilotProcess:
             self._held,
             session=lambda: channel.session,
             on_cancel=self._cancel,
-            on_drain=lambda: self.drain("requested by the server"),
+            on_drain=lambda: self.preempt("requested by the server"),
             lease=lease,
             on_answer=self._cache.told,
         )
@@ -297,13 +307,16 @@ class PilotProcess:
         if result != "committed":
             log.info("the completion of claim %s was answered: %s", claim[:8], result)
         self._cache.settled(claim, result)
+        held = self._held.get(claim)
+        if held is not None:
+            held.on_settled(result)
         self._held.settle(claim)
 
     def _on_order(self, kind: str, body: dict[str, Any]) -> None:
         if kind == "cancel":
             self._cancel(str(body.get("claim")))
         elif kind == "drain":
-            self.drain("requested by the server")
+            self.preempt("requested by the server")
         elif kind == "log":
             self._logs.obey(body)
         elif kind == "trim":
@@ -332,6 +345,7 @@ class PilotProcess:
             self._wake.wait(0.1 if settings.idle_exit or settings.max_jobs else 0.5)
             self._identity.renew_in_time()
             self._hand_back(self._held.stuck())
+            self._stop_in_time()
             for slot in slots:
                 reclaimed = slot.reclaim()
                 if reclaimed:
@@ -350,14 +364,20 @@ class PilotProcess:
         """Wait for what runs, and stop it when it is time."""
         while any(slot.is_alive() for slot in slots):
             self._identity.renew_in_time()
-            if self._stop_asked.is_set():
-                for held in self._held.running():
-                    self._stop(held, TOLD_TO_STOP)
-            elif self._lifetime.must_stop():
-                for held in self._held.running():
-                    self._stop(held, TIME_OVER)
+            self._stop_in_time()
             for slot in slots:
                 slot.join(0.1 / len(slots))
+
+    def _stop_in_time(self) -> None:
+        """Stop what has to end, or is to be continued elsewhere."""
+        for held in self._held.running():
+            checkpoint = held.job.checkpoint
+            if self._stop_asked.is_set():
+                self._stop(held, TOLD_TO_STOP)
+            elif self._lifetime.must_stop(0.0 if checkpoint is None else checkpoint.grace):
+                self._stop(held, TIME_OVER)
+            elif checkpoint is not None and self._preempted.is_set():
+                self._stop(held, TOLD_TO_STOP)
 
     def _say_begun(self, job: ClaimedJob) -> None:
         """Report that a job's inputs are staged; best effort, since only the display depends on it."""
@@ -373,7 +393,9 @@ class PilotProcess:
         """Addresses to which outputs of a job may be put."""
         link = ServerLink(self._ring)
         try:
-            body = {"job": job.job, "claim": job.claim, "files": files}
+            body: dict[str, Any] = {"job": job.job, "claim": job.claim, "files": files}
+            if job.checkpoint_number:
+                body["checkpoint"] = job.checkpoint_number
             answer = self._identity.call(link, "POST", "/uploads", body, timeout=30.0)
         except LinkError as error:
             words = f"the servers gave no addresses: {error}"
@@ -382,6 +404,18 @@ class PilotProcess:
             link.close()
         urls = answer.get("urls")
         return {str(path): str(url) for path, url in urls.items()} if isinstance(urls, dict) else {}
+
+    def _report_checkpoint(self, job: ClaimedJob, checkpoint: dict[str, Any]) -> str:
+        """Tell the servers of a committed checkpoint; gives the manifest of the one that counts now."""
+        link = ServerLink(self._ring)
+        try:
+            about = {"job": job.job, "claim": job.claim, "generation": job.generation, "attempt": job.attempt}
+            answer = self._identity.call(
+                link, "POST", "/checkpoints", {**about, "checkpoint": checkpoint}, timeout=10.0
+            )
+        finally:
+            link.close()
+        return str(answer.get("path"))
 
     def _say_goodbye(self) -> None:
         link = ServerLink(self._ring)

@@ -50,10 +50,11 @@ class Lifetime:
         left = self.left()
         return left is None or wall is None or wall <= left - self._stop_before
 
-    def must_stop(self) -> bool:
-        """Whether running jobs must be told to end."""
+    def must_stop(self, grace: float = 0.0) -> bool:
+        """Whether what runs has to be told to end; what needs so long to write its checkpoint is told earlier, so that it can be committed."""
         left = self.left()
-        return left is not None and left < self._stop_before
+        before = max(self._stop_before, grace + self._margin / 2) if grace else self._stop_before
+        return left is not None and left < before
 
 
 def told_by_batch_system(variables: Mapping[str, str] | None = None) -> float | None:

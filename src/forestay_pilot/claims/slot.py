@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from forestay_pilot.link.lease import PilotLease
     from forestay_pilot.process.guard_link import GuardLink
     from forestay_pilot.process.work_folder import WorkFolder
+    from forestay_pilot.staging.checkpoints import CheckpointSaver
     from forestay_pilot.staging.stager import Stager
 
 log = logging.getLogger("forestay_pilot")
@@ -67,6 +69,8 @@ _DEVICE_TURN = 0.05
 _AFTERMATH = 2.0
 # Failures after which a task's client may need the existing files.
 _OF_THE_TASK = ("exit", "signal", "wall-limit")
+# Stops after which another attempt continues.
+_CONTINUED = ("wall-limit", "pilot-stopped")
 
 
 class Slot(threading.Thread):
@@ -244,6 +248,7 @@ class Slot(threading.Thread):
             return make_completion(job, PayloadOutcome(), reason=reason, host=self._host)
         try:
             patterns = check_patterns(job.outputs)
+            check_patterns(job.checkpoint_files)
             name = safe_part(job.claim)
             folder = self._folder.job_folder(name)
             held.log_path = self._folder.log_path(name)
@@ -253,7 +258,7 @@ class Slot(threading.Thread):
                 )
             self._obtain_image(held)
             payload = make_payload(job, folder, held.log_path, self._surroundings, held.image)
-            if job.inputs:
+            if job.inputs or job.begin_from:
                 self._stage(held, folder)
             if job.inputs or held.image is not None:
                 self._on_staged(job)
@@ -270,18 +275,34 @@ class Slot(threading.Thread):
             return make_completion(job, PayloadOutcome(), host=self._host, **image_facts(error, job.container))
         except (BadClaimError, NoContainerError, OSError) as error:
             return make_completion(job, PayloadOutcome(), host=self._host, **start_facts(error))
-        if not self._enough_time(job.wall):
+        if not self._enough_time(job.wall if job.checkpoint is None else None):
             # It waited for others or for its inputs, and what is left is not enough for it any more.
             return make_completion(job, PayloadOutcome(), reason=unbegun(held.stop_why), host=self._host)
         began = time.monotonic()
         held.begun = True
-        outcome = self._execute(held, payload, folder)
+        checkpoints = self._stager.checkpoints(held, folder)
+        with checkpoints or contextlib.nullcontext():
+            outcome = self._execute(held, payload, folder)
         if held.image is not None:
             after_container(held.image, payload, outcome)
         log.debug("job %s attempt %d ended after %.3f s", job.job, job.attempt, time.monotonic() - began)
         if job.task:
             return self._judge_task(held, outcome, folder)
-        return self._judge(held, outcome, folder, patterns)
+        end = self._judge(held, outcome, folder, patterns)
+        return end if checkpoints is None else self._with_checkpoint(held, end, checkpoints)
+
+    def _with_checkpoint(self, held: ClaimInHand, end: dict[str, Any], checkpoints: CheckpointSaver) -> dict[str, Any]:
+        """The end of a job that continues from checkpoints: with the last one if it was stopped, and without any left if it is done."""
+        if end["outcome"] == "ok":
+            held.on_settled = lambda result: (
+                self._stager.remove_checkpoints(held.job) if result == "committed" else None
+            )
+            return end
+        committed = checkpoints.commit_last() if end["reason"] in _CONTINUED else None
+        if committed is None:
+            return end
+        held.on_settled = lambda result: checkpoints.settled(committed, counts=result != "superseded")
+        return {**end, "checkpoint": committed.as_document()}
 
     def _execute(self, held: ClaimInHand, payload: Payload, folder: str) -> PayloadOutcome:
         """Run a payload with as many devices of its own as it requests."""

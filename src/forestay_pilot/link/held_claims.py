@@ -56,6 +56,7 @@ class ClaimInHand:
         self.staged: list[dict[str, Any]] = []  # how its inputs came
         self.devices: list[str] = []  # names of those that its payload was given
         self.image: StagedImage | None = None  # what its command runs in
+        self.on_settled: Callable[[str], None] = lambda _result: None  # told what the servers made of its end
         self.stop_call: Callable[[ClaimInHand, str], None] | None = None  # how a call in a runner is stopped
 
     @property

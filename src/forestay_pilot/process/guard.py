@@ -34,7 +34,8 @@ _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
 _NAP = 1.0
 _SIGKILLED = 128 + signal.SIGKILL
-_LINGER = 5.0  # how long a completion waits for killed members of its group to be gone
+_NOT_CONTINUED = ("cancelled", "lease-lost")  # stops that leave no time for a checkpoint
+_LINGER = 5.0  # how long an end waits for killed members of its group to be gone
 
 
 def _send_signal(run: GuardedPayload, number: int) -> None:
@@ -300,11 +301,14 @@ class Guard:
     def _stop(self, run: GuardedPayload, why: str, grace: float) -> None:
         if run.end is not None or run.kill_at is not None:
             return
+        number = signal.SIGTERM
+        if run.checkpoint_signal and why not in _NOT_CONTINUED:
+            number, grace = signal.Signals(run.checkpoint_signal), run.checkpoint_grace
         run.stopped_for = why
         run.kill_at = steady() + grace
         run.note(f"stopped: {why}")
-        for number in (signal.SIGTERM, signal.SIGCONT):
-            _send_stop(run, number)
+        _send_stop(run, number)
+        _send_stop(run, signal.SIGCONT)
 
     def _deadlines(self, run: GuardedPayload) -> list[float]:
         if run.end is not None:

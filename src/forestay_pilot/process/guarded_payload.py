@@ -33,6 +33,8 @@ class GuardedPayload:
         self.claim: str = request["claim"]
         self.grace: float = request["grace"]
         self.external: bool = request["external"]
+        self.checkpoint_signal: int = request["checkpoint_signal"]
+        self.checkpoint_grace: float = request["checkpoint_grace"]
         self.folder: str = request["folder"]
         self.watched: bool = request["watched"]
         self.settle: float = request["settle"]

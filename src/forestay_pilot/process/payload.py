@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -63,12 +64,22 @@ class ClaimedJob:
     warm: bool = False  # a call of a function, for a runner that is kept
     free: int = 0  # bytes of the disk that are made free first: there was no room the last time
     container: str = ""  # the image that its command runs in; empty for none
-    task: dict[str, Any] = field(default_factory=dict)  # of a task: its executors, or the outputs to deliver
+    checkpoint: CheckpointPolicy | None = None
+    checkpoint_number: int = 0  # which of its checkpoints is committed; its outputs when 0
+    begin_from: dict[str, Any] = field(default_factory=dict)  # the checkpoint of an earlier attempt
+    task: dict[str, Any] = field(
+        default_factory=dict
+    )  # of a task: its executors, or the outputs that are to be brought
 
     @property
     def fence(self) -> str:
         """The fencing token a notification channel of effects may compare: generation, then attempt."""
         return f"{self.generation}.{self.attempt}"
+
+    @property
+    def checkpoint_files(self) -> list[str]:
+        """The patterns of its checkpoint's files."""
+        return [] if self.checkpoint is None else self.checkpoint.files
 
     @property
     def memory(self) -> int:
@@ -87,6 +98,32 @@ class ClaimedJob:
         """The wall limit in seconds, if there is one."""
         wall = self.resources.get("wall")
         return float(wall) if isinstance(wall, (int, float)) and wall > 0 else None
+
+
+@dataclass(frozen=True)
+class CheckpointPolicy:
+    """The files from which the next attempt continues, and how the payload is told to write them."""
+
+    files: list[Any]
+    signal: int
+    every: float  # seconds between two commits while it runs; 0 for none
+    grace: float  # seconds between the signal and SIGKILL
+
+    @classmethod
+    def read(cls, document: object) -> CheckpointPolicy | None:
+        """As a specification has it; what makes no sense is as if it were not there."""
+        if not isinstance(document, dict) or not isinstance(document.get("files"), list):
+            return None
+        every, grace = document.get("every"), document.get("grace")
+        return cls(
+            files=document["files"],
+            signal=_CHECKPOINT_SIGNALS.get(str(document.get("signal")), signal.SIGTERM),
+            every=float(every) if isinstance(every, (int, float)) and every > 0 else 0.0,
+            grace=float(grace) if isinstance(grace, (int, float)) and grace > 0 else 10.0,
+        )
+
+
+_CHECKPOINT_SIGNALS = {name: getattr(signal, "SIG" + name) for name in ("TERM", "INT", "HUP", "USR1", "USR2")}
 
 
 def _record(value: object) -> dict[str, Any]:
@@ -124,6 +161,8 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             warm=specification.get("runner") == "warm",
             free=int(document.get("free") or 0),
             container=str(specification.get("container") or ""),
+            checkpoint=CheckpointPolicy.read(specification.get("checkpoint")),
+            begin_from=_record(document.get("checkpoint")),
             task=_record(document.get("task")),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -152,6 +191,8 @@ class Payload:
     watched: bool = False  # its first process only watches the others: a stop's SIGTERM is for those below it
     settle: float = 0.0  # seconds that what it leaves may take to clear up after it, before it is killed
     measured: bool = True  # whether what it uses is that of its first process and those below it
+    checkpoint_signal: int = 0  # what a stop that is to be continued from begins with, instead of SIGTERM
+    checkpoint_grace: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -264,7 +305,7 @@ def make_payload(
         environment=environment,
         folder=folder,
         log=log,
-        wall=job.wall,
+        wall=_wall(job),
         grace=surroundings.grace,
         external=job.external,
         log_cap=surroundings.log_cap,
@@ -276,7 +317,16 @@ def make_payload(
         settle=_PODMAN_SETTLES if image is not None and image.runtime == PODMAN else 0.0,
         # Podman's containers are not children of its command: only a control group of their own shows their usage.
         measured=image is None or image.runtime != PODMAN or bool(group),
+        checkpoint_signal=0 if job.checkpoint is None else job.checkpoint.signal,
+        checkpoint_grace=0.0 if job.checkpoint is None else job.checkpoint.grace,
     )
+
+
+def _wall(job: ClaimedJob) -> float | None:
+    """When a payload is told to end: in time to write its checkpoint before its limit."""
+    if job.wall is None or job.checkpoint is None:
+        return job.wall
+    return max(job.wall - job.checkpoint.grace, job.wall / 2)
 
 
 def _program(name: str, environment: dict[str, str]) -> str:

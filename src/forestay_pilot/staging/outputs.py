@@ -72,8 +72,8 @@ def check_patterns(patterns: Iterable[object]) -> list[str]:
     return checked
 
 
-def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
-    """Declared outputs as {name: real path}; a pattern without any raises OutputMissingError."""
+def find_outputs(folder: str, patterns: Iterable[str], *, needed: bool = True) -> dict[str, str]:
+    """Declared outputs as {name: real path}; a pattern without any raises OutputMissingError, unless they are not needed."""
     root = os.path.realpath(folder)
     outputs: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -88,7 +88,7 @@ def find_outputs(folder: str, patterns: Iterable[str]) -> dict[str, str]:
                 name = os.path.relpath(path, root)
                 seen_before += name in outputs
                 outputs[name] = real
-        if len(outputs) == before and not seen_before:
+        if needed and len(outputs) == before and not seen_before:
             raise OutputMissingError(f"no file matches the declared output {pattern!r}", pattern=pattern)
     return outputs
 
@@ -147,8 +147,10 @@ def attempt_path(job: ClaimedJob, outputs: str) -> str:
 
 
 def attempt_parts(job: ClaimedJob) -> tuple[str, str, str]:
-    """The parts of its path, wherever it is."""
+    """The parts of its path, or of that of its checkpoint, wherever it is."""
     last = f"{job.generation}.{job.attempt}.{safe_part(job.claim)[:8]}"
+    if job.checkpoint_number:
+        last += f".c{job.checkpoint_number}"
     return safe_part(job.tenant), safe_part(job.job), last
 
 

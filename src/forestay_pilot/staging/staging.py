@@ -135,7 +135,7 @@ class Transfer:
         self._peers = peers  # whether other hosts' caches have yet to be tried
         self._name = str(spec.get("name"))
         self._source = str(spec.get("source"))
-        self.target = _inside(folder, self._name)
+        self.target = inside(folder, self._name)
         self.brought: TransferredFile | None = None
         self.where = "element"
 
@@ -218,7 +218,7 @@ def _by_manifest(manifest: dict[str, Any], path: str) -> tuple[FileLocation, int
     raise StagingError("data-missing", "the job has no output of this name")
 
 
-def _inside(folder: str, name: str) -> str:
+def inside(folder: str, name: str) -> str:
     """Where an input goes; a server that names a place outside is not obeyed."""
     if not name or "\0" in name or os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/")):
         raise StagingError("bad-input", f"{said(name)!r} is not a path inside the job's folder")

@@ -45,6 +45,7 @@ class Failures:
     lose_completion_replies: int = 0  # store so many ends and then close the connection unanswered
     end_result: str = "committed"
     refuse_completions: int = 0  # so many ends are answered 422
+    refuse_checkpoints: bool = False  # they are answered 409, as those of a superseded claim
     silent_channels: bool = False  # no pings
     token_seconds: float = 900.0
     unknown_fields: frozenset[str] = frozenset()  # registrations and completions with one of these are answered 422
@@ -63,6 +64,8 @@ class Seen:
     completions: list[dict[str, Any]] = field(default_factory=list)  # every one received, repeats too
     channel: list[tuple[str, int]] = field(default_factory=list)  # ("open" or "close", session)
     logs: list[dict[str, Any]] = field(default_factory=list)
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    refused_checkpoints: int = 0
     renewals: int = 0
     unauthorised: int = 0
     goodbyes: int = 0
@@ -137,7 +140,7 @@ class FakeServer:
             "specification": specification,
         }
         for name, value in changes.items():
-            if name in ("environment", "outputs", "effects"):
+            if name in ("environment", "outputs", "effects", "checkpoint"):
                 specification[name] = value
             else:
                 claim[name] = value
@@ -311,6 +314,15 @@ class _Handler(BaseHTTPRequestHandler):
                 answer["claims"], state.jobs[:most] = state.jobs[:most], []
             state.seen.brought_along += len(answer["claims"])
         self._answer(200, answer)
+
+    def _checkpoints(self, body: dict[str, Any]) -> None:
+        state = self.server_state
+        if state.failures.refuse_checkpoints:
+            state.seen.refused_checkpoints += 1
+            self._answer(409, {"detail": "this pilot no longer holds the claim"})
+            return
+        state.seen.checkpoints.append(body)
+        self._answer(200, {"path": body["checkpoint"]["manifest"]["path"]})
 
     def _begun(self, _body: dict[str, Any]) -> None:
         self._answer(200, {})
