@@ -25,7 +25,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 from forestay.domain.flows.definition.job_check import check_job
 from forestay.domain.jobs.amounts import duration_of, size_of
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
+from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy, WhenExhausted
 from forestay.flows.flow_context import FlowContext, PendingWork, flow_context
 
 T = TypeVar("T")
@@ -271,6 +271,24 @@ def _compensation(name: str, undo: object, texts: _Texts) -> Compensation:
     return Compensation(_job(name, fields.pop("command", None), fields, texts), tries)
 
 
+def _checkpoint(name: str, given: Any) -> CheckpointPolicy | None:
+    """Patterns of files, or all of its fields."""
+    if given is None:
+        return None
+    fields: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {"files": given}
+    files = fields.pop("files", ())
+    usual = CheckpointPolicy(files=())
+    policy = CheckpointPolicy(
+        files=(files,) if isinstance(files, str) else tuple(str(pattern) for pattern in files),
+        signal=str(fields.pop("signal", usual.signal)),
+        every=duration_of(fields.pop("every", usual.every)),
+        grace=duration_of(fields.pop("grace", usual.grace)),
+    )
+    if fields:
+        raise TypeError(f"{name}: a checkpoint has no {', '.join(sorted(fields))}")
+    return policy
+
+
 def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> JobPattern:
     take = dict(fields)
     wall = take.pop("wall", None)
@@ -301,6 +319,7 @@ def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> J
         wait=bool(take.pop("wait", True)),
         requires=str(take.pop("requires", "")),
         licences={str(name): int(seats) for name, seats in take.pop("licences", {}).items()},
+        checkpoint=_checkpoint(name, take.pop("checkpoint", None)),
     )
     if take:
         raise TypeError(f"{name}: a job has no {', '.join(sorted(take))}")

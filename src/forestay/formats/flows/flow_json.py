@@ -35,12 +35,12 @@ from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
 from forestay.domain.flows.definition.flow_version import LANGUAGE, flow_as_plain
 from forestay.domain.jobs.inputs import Staging
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
+from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy, WhenExhausted
 from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
 
 JOB_FIELDS = (
     "command", "run", "environment", "resources", "inputs", "staging", "outputs", "result", "container", "effects", "max_attempts", "retry_wait",
-    "when_exhausted", "expected_runtime", "priority", "labels", "wait", "requires", "licences",
+    "when_exhausted", "expected_runtime", "priority", "labels", "wait", "requires", "licences", "checkpoint",
 )  # fmt: skip
 ANY_TASK = ("after", "when", "scatter", "tolerate", "compensate", "action", "deadline", "when_failed")
 KINDS = ("command", "run", "flow", "worklet", "merge", "ask", "wait_for", "loop", "choose")
@@ -326,6 +326,20 @@ def _job(fields: Fields, record: dict[str, object], at: Place) -> JobPattern:
         wait=fields.truth(record.get("wait", True), (*at, "wait")),
         requires=fields.text(record.get("requires", ""), (*at, "requires"), empty=True),
         licences=_licences(fields, record.get("licences", {}), (*at, "licences")),
+        checkpoint=_checkpoint(fields, record.get("checkpoint"), (*at, "checkpoint")),
+    )
+
+
+def _checkpoint(fields: Fields, data: object, at: Place) -> CheckpointPolicy | None:
+    if data is None:
+        return None
+    record = fields.record(data, at, ["files", "signal", "every", "grace"], what="a checkpoint", needed=["files"])
+    usual = CheckpointPolicy(files=())
+    return CheckpointPolicy(
+        files=tuple(fields.words(record.get("files", []), (*at, "files"))),
+        signal=fields.text(record.get("signal", usual.signal), (*at, "signal")),
+        every=fields.number_in(duration_of, record.get("every", usual.every), (*at, "every")),
+        grace=fields.number_in(duration_of, record.get("grace", usual.grace), (*at, "grace")),
     )
 
 

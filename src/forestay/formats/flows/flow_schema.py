@@ -13,6 +13,7 @@ from forestay.domain.flows.definition.flow import DeadlineAction, OnFailure, Whe
 from forestay.domain.flows.definition.flow_pattern import AtMaximum, BranchSelection
 from forestay.domain.flows.definition.flow_version import LANGUAGE
 from forestay.domain.jobs.amounts import DURATION_PATTERN, SIZE_PATTERN
+from forestay.domain.jobs.checkpoint import SIGNALS
 from forestay.domain.jobs.inputs import Staging
 from forestay.domain.jobs.specification import Effects, WhenExhausted
 from forestay.formats.flows.flow_json import JOB_FIELDS, KINDS
@@ -75,6 +76,12 @@ def _job() -> Schema:
         "wait": {"type": "boolean", "description": "false: fire and forget."},
         "requires": _said(_MAYBE_TEXT, "A condition over what pilots say of themselves: gpu.model == \"A100\" && os == \"el9\"."),
         "licences": _by_name(_WHOLE, "Seats of licences that each job has while it runs."),
+        "checkpoint": _said(_record({
+            "files": _said({"type": "array", "items": _TEXT, "minItems": 1}, "Patterns of files in the job's folder."),
+            "signal": _said({"enum": list(SIGNALS)}, "Sent before the time of the job or of its pilot ends."),
+            "every": _said(_ref("duration"), "Commit the files also while the job runs, so often."),
+            "grace": _said(_ref("duration"), "The time to write the files and to end after the signal."),
+        }, required=["files"]), "The files from which the next attempt continues."),
     }  # fmt: skip
 
 

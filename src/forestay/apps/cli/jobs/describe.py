@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forestay.apps.cli import neutral
-from forestay.apps.cli.amounts import elapsed, lasting, moment, size
+from forestay.apps.cli.amounts import elapsed, lasting, moment, read_moment, size
 from forestay.apps.cli.jobs import squeue
 from forestay.apps.cli.session import Session
 
@@ -102,6 +102,13 @@ def _status(job: Job, now: datetime) -> list[tuple[str, str]]:
         why = squeue.reason(job, now)
         waiting = str(job.get("waiting") or "") if squeue.waits_for(job) == why else ""
         rows.append(("Waits", waiting or (f"until {moment(job['not_before'])}" if why == "BeginTime" else "for a pilot with a free slot" if why == "Resources" else "until it is released")))  # fmt: skip
+    if checkpoint := job.get("checkpoint"):
+        manifest = checkpoint["manifest"]
+        count = f"{manifest['files']:,} {'file' if manifest['files'] == 1 else 'files'}"
+        since = read_moment(checkpoint["at"]) or now
+        age = lasting(max(0.0, (now - since).total_seconds()))
+        attempt = f"of attempt {checkpoint['attempt']}, {count}, {size(manifest['bytes'])}, {age} old"
+        rows.append(("Checkpoint", attempt))
     if job["overlap_possible"]:
         rows.append(("Overlap", "an earlier attempt was given up without proof that its process has ended"))
     rows.append(("Version", f"{job['version']}, generation {job['generation']}"))
@@ -127,6 +134,10 @@ def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str
     rows += [("Environment", f"{key}={value}") for key, value in sorted(specification.get("environment", {}).items())]
     if specification.get("outputs"):
         rows.append(("Outputs", ", ".join(specification.get("outputs", []))))
+    if checkpoint := specification.get("checkpoint"):
+        every = f", committed every {lasting(checkpoint.get('every', 0))}" if checkpoint.get("every") else ""
+        told = f"SIG{checkpoint.get('signal', 'TERM')}, then {lasting(checkpoint.get('grace', 10))} to write them"
+        rows.append(("Checkpoint", f"{', '.join(checkpoint['files'])}; {told}{every}"))
     if specification.get("effects") in EFFECTS:
         rows.append(("Effects", EFFECTS[specification["effects"]]))
     rows.append(("Specification", job["specification"]))

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import AcceptedJson, NewJob, SpecificationJson
 
 
+class CheckpointSignal(StrEnum):
+    """What tells a job to write its checkpoint."""
+
+    TERM = "TERM"
+    INT = "INT"
+    HUP = "HUP"
+    USR1 = "USR1"
+    USR2 = "USR2"
+
+
 class ExhaustedAction(StrEnum):
     """What happens to a job whose attempts are used up."""
 
@@ -150,6 +160,22 @@ def submit(
     licence: Annotated[
         list[str] | None, typer.Option(metavar="NAME[=N]", help="Seats of a licence while a job runs (1); repeatable.")
     ] = None,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="A file from which the next attempt continues; repeatable."),
+    ] = None,
+    checkpoint_signal: Annotated[
+        CheckpointSignal | None,
+        typer.Option(metavar="SIGNAL", help="Sent before the time ends (TERM); or INT, HUP, USR1, USR2."),
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(parser=duration_option, metavar="TIME", help="Keep the files also while a job runs, so often."),
+    ] = None,
+    checkpoint_grace: Annotated[
+        int | None,
+        typer.Option(parser=duration_option, metavar="TIME", help="Time to write the files after the signal (10s)."),
+    ] = None,
     count: Annotated[
         int | None,
         typer.Option("--count", "-n", min=1, metavar="N", help="An array of N jobs, with {index} from 0."),
@@ -192,6 +218,12 @@ def submit(
             "when_exhausted": when_exhausted.value if when_exhausted else None,
             "requires": requires,
             "licences": _seats(licence or ()),
+            "checkpoint": _checkpoint(
+                checkpoint,
+                signal=checkpoint_signal.value if checkpoint_signal else None,
+                every=checkpoint_every,
+                grace=checkpoint_grace,
+            ),
         },
     )  # fmt: skip
     common = _given(
@@ -223,6 +255,15 @@ def _seats(texts: Sequence[str]) -> dict[str, int] | None:
             raise typer.BadParameter(f"--licence {text}: expected NAME or NAME=N")
         seats[name] = int(number) if sign else 1
     return seats or None
+
+
+def _checkpoint(files: list[str] | None, **others: object) -> dict[str, Any] | None:
+    rest = _given(**others)
+    if not files:
+        if rest:
+            raise typer.BadParameter(f"--checkpoint-{next(iter(rest))} needs --checkpoint GLOB")
+        return None
+    return {"files": files, **rest}
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from forestay.domain.jobs.inputs import Staging
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.specification import Effects, RetryPolicy
+from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy
 
 if TYPE_CHECKING:
     from forestay.domain.flows.definition.flow import Task
@@ -44,6 +44,7 @@ class JobPattern:
     """False: fire and forget. The task succeeds when its jobs are accepted."""
     requires: str = ""
     licences: Mapping[str, int] = field(default_factory=dict)
+    checkpoint: CheckpointPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from forestay.domain.flows.definition.flow_pattern import (
     WorkletPattern,
 )
 from forestay.domain.flows.definition.flow_plan import FlowPlan, plan_flow
+from forestay.domain.jobs.checkpoint import checkpoint_as_plain, checkpoint_from_plain
 from forestay.domain.jobs.inputs import Staging
 from forestay.domain.jobs.requirements import needs_as_plain
 from forestay.domain.jobs.resources import Resources
@@ -328,7 +329,7 @@ def job_as_plain(job: JobPattern) -> Plain:
         out["priority"] = job.priority
     if not job.wait:
         out["wait"] = False
-    return out | needs_as_plain(job)
+    return out | needs_as_plain(job) | checkpoint_as_plain(job.checkpoint)
 
 
 def resources_as_plain(resources: Resources) -> Plain:
@@ -363,4 +364,5 @@ def job_from_plain(data: Mapping[str, Any]) -> JobPattern:
         wait=data.get("wait", True),
         requires=data.get("requires", ""),
         licences=data.get("licences", {}),
+        checkpoint=checkpoint_from_plain(data.get("checkpoint")),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from forestay.domain.flows.definition.flow_pattern import JobPattern
 from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
+from forestay.domain.jobs.checkpoint import wrong_checkpoint
 from forestay.domain.jobs.container_image import image_problem
 from forestay.domain.jobs.inputs import wrong_name
 from forestay.domain.jobs.requirements import wrong_needs
@@ -47,6 +48,12 @@ def check_job(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
     yield from _files(job, here)
     yield from _numbers(job, here)
     yield from (FlowProblem((*here, *at), words) for at, words in wrong_needs(job))
+    if job.checkpoint is not None:
+        wrong = wrong_checkpoint(job.checkpoint)
+        yield from (FlowProblem((*here, "checkpoint", *at), words) for at, words in wrong)
+        for place, pattern in enumerate(job.checkpoint.files):
+            if "${" in pattern:
+                yield FlowProblem((*here, "checkpoint", "files", place), "references are not substituted here")
     if len(job.labels) > 32:
         yield FlowProblem((*here, "labels"), "a job has at most 32 labels")
     for name, value in job.labels.items():
