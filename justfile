@@ -164,6 +164,10 @@ exclusive *args:
 exclusive-jobs *args:
     uv run python -m tests.system.chaos.exclusive_jobs {{ args }}
 
+# A counter of ten minutes over pilots of 20 s, some of which are killed: at most 5 % of its work may be repeated (half an hour).
+checkpoints *args:
+    uv run python -m tests.system.chaos.checkpoints {{ args }}
+
 # kill -9, pauses, outages and lost answers on real processes, judged by an auditor: small (minutes) or full.
 chaos size="small" *args:
     uv run python -m tests.system.chaos {{ size }} {{ args }}
