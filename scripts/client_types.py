@@ -18,6 +18,9 @@ PLACE = ROOT / "src" / "forestay" / "client" / "api" / "schemas.py"
 NAMES = {
     "AcceptedOut": "AcceptedJson",
     "CallbackOut": "CallbackJson",
+    "CheckpointIn": "CheckpointJson",
+    "CheckpointOut": "SavedCheckpointJson",
+    "CheckpointPolicyOut": "StoredCheckpointJson",
     "ColocateIn": "ColocateJson",
     "ColocateOut": "StoredColocateJson",
     "DecisionOut": "DecisionJson",

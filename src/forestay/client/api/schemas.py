@@ -19,6 +19,15 @@ class CallbackJson(TypedDict):
     done: bool
 
 
+class CheckpointJson(TypedDict):
+    """The files from which a job continues in its next attempt, and how it is told to write them."""
+
+    files: list[str]
+    signal: NotRequired[str]
+    every: NotRequired[int]
+    grace: NotRequired[int]
+
+
 class ClaimJson(TypedDict):
     """Who holds the job for this attempt."""
 
@@ -147,8 +156,7 @@ class Job(TypedDict):
     overlap_possible: bool
     version: str | None
     waiting: NotRequired[str]
-    incident: NotRequired[str]
-    waits_for: NotRequired[str]
+    checkpoint: NotRequired[SavedCheckpointJson | None]
 
 
 class LastJson(TypedDict):
@@ -303,6 +311,15 @@ class RunWaitJson(TypedDict):
     command: str
 
 
+class SavedCheckpointJson(TypedDict):
+    """What the next attempt of a job begins with."""
+
+    attempt: int
+    at: str
+    manifest: ManifestJson
+    continuations: int
+
+
 class SpecificationJson(TypedDict):
     name: NotRequired[str]
     command: list[str]
@@ -320,6 +337,7 @@ class SpecificationJson(TypedDict):
     container: NotRequired[str]
     requires: NotRequired[str]
     licences: NotRequired[dict[str, int]]
+    checkpoint: NotRequired[CheckpointJson | None]
 
 
 class StartedRunJson(TypedDict):
@@ -334,6 +352,13 @@ class StepJson(TypedDict):
     at: str
     state: str
     detail: str
+
+
+class StoredCheckpointJson(TypedDict):
+    files: list[str]
+    signal: NotRequired[str]
+    every: NotRequired[int]
+    grace: NotRequired[int]
 
 
 class StoredColocateJson(TypedDict):
@@ -380,6 +405,7 @@ class StoredSpecificationJson(TypedDict):
     container: NotRequired[str]
     requires: NotRequired[str]
     licences: NotRequired[dict[str, int]]
+    checkpoint: NotRequired[StoredCheckpointJson | None]
 
 
 class Story(TypedDict):
