@@ -156,6 +156,8 @@ class Job(TypedDict):
     overlap_possible: bool
     version: str | None
     waiting: NotRequired[str]
+    incident: NotRequired[str]
+    waits_for: NotRequired[str]
     checkpoint: NotRequired[SavedCheckpointJson | None]
 
 
