@@ -105,7 +105,7 @@ def test_command_and_environment_are_filled_in() -> None:
         specification={
             "command": ["run", "{sample}-{index}", "awk '{print $1}'", "{threads}"],
             "environment": {"MODE": "fast", "PATH": "/opt/bin", "FORESTAY_JOB": "forged"},
-        }
+        },
     )
     payload = make_payload(read_claim(document), "/w", "/l", Surroundings(inherited={"PATH": "/bin", "HOME": "/h"}))
     assert payload.argv == ["run", "A 1-7", "awk '{print $1}'", "4"]

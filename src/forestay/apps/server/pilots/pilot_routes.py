@@ -239,9 +239,7 @@ async def _may_claim(context: RequestContext, who: Principal) -> bool:
     """Whether a pilot may be given jobs: it does not drain, and its site admits it."""
     services, pilot = context.services, who.subject
     site, _ = context.places.get(pilot, ("", 1))
-    return pilot not in services.drains.known and not await services.sites.bars(
-        who.tenant, site, context.owners[pilot]
-    )
+    return pilot not in services.drains.known and not await services.sites.bars(who.tenant, site, context.owners[pilot])
 
 
 async def _claimed(
