@@ -185,10 +185,10 @@ class Release:
             wheel = next(self.dist.glob(f"forestay-{self.version}-*.whl"))
             python = f"{folder}/bin/python"
             run(["uv", "pip", "install", "--quiet", "--python", python, str(wheel)])
-            told = run([f"{folder}/bin/forestay", "--version"], cwd=Path(folder)).strip()
-        if self.version not in told.split():
-            raise RefusedError(f"the installed wheel says {told!r}")
-        return told
+            printed = run([f"{folder}/bin/forestay", "--version"], cwd=Path(folder)).strip()
+        if self.version not in printed.split():
+            raise RefusedError(f"the installed wheel says {printed!r}")
+        return printed
 
     def list_parts(self) -> str:
         return ", ".join(path.name for path in sbom(self.dist))

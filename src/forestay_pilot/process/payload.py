@@ -64,7 +64,7 @@ class ClaimedJob:
     warm: bool = False  # a call of a function, for a runner that is kept
     free: int = 0  # bytes of the disk that are made free first: there was no room the last time
     container: str = ""  # the image that its command runs in; empty for none
-    checkpoint: CheckpointPolicy | None = None
+    checkpoint: PayloadCheckpoints | None = None
     checkpoint_number: int = 0  # which of its checkpoints is committed; its outputs when 0
     begin_from: dict[str, Any] = field(default_factory=dict)  # the checkpoint of an earlier attempt
     task: dict[str, Any] = field(
@@ -101,7 +101,7 @@ class ClaimedJob:
 
 
 @dataclass(frozen=True)
-class CheckpointPolicy:
+class PayloadCheckpoints:
     """The files from which the next attempt continues, and how the payload is told to write them."""
 
     files: list[Any]
@@ -110,7 +110,7 @@ class CheckpointPolicy:
     grace: float  # seconds between the signal and SIGKILL
 
     @classmethod
-    def read(cls, document: object) -> CheckpointPolicy | None:
+    def read(cls, document: object) -> PayloadCheckpoints | None:
         """As a specification has it; what makes no sense is as if it were not there."""
         if not isinstance(document, dict) or not isinstance(document.get("files"), list):
             return None
@@ -161,7 +161,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             warm=specification.get("runner") == "warm",
             free=int(document.get("free") or 0),
             container=str(specification.get("container") or ""),
-            checkpoint=CheckpointPolicy.read(specification.get("checkpoint")),
+            checkpoint=PayloadCheckpoints.read(specification.get("checkpoint")),
             begin_from=_record(document.get("checkpoint")),
             task=_record(document.get("task")),
         )

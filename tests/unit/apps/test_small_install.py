@@ -18,6 +18,7 @@ from forestay.apps.extras import MODULES, MissingExtra, missing_extra, require
 
 ROOT = Path(__file__).parents[3]
 NEEDS = {
+    "demo": "server,flows",
     "dev": "server,flows",
     "notifications test": "server",
     "orchestrator": "server,flows",

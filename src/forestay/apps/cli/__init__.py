@@ -262,7 +262,7 @@ SCREEN: dict[str, tuple[str, ...]] = {
     JOBS: ("submit", "queue", "jobs", "logs", "story", "wait", "cancel"),
     FLOWS: ("run", "runs", "watch", "graph", "check"),
     FAILURES: ("inbox", "explain", "rules", "playbooks", "safeguards"),
-    FLEET: ("pilots", "hosts", "sites"),
+    FLEET: ("pilots", "hosts"),
 }
 
 

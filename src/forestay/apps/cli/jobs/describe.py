@@ -136,8 +136,8 @@ def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str
         rows.append(("Outputs", ", ".join(specification.get("outputs", []))))
     if checkpoint := specification.get("checkpoint"):
         every = f", committed every {lasting(checkpoint.get('every', 0))}" if checkpoint.get("every") else ""
-        told = f"SIG{checkpoint.get('signal', 'TERM')}, then {lasting(checkpoint.get('grace', 10))} to write them"
-        rows.append(("Checkpoint", f"{', '.join(checkpoint['files'])}; {told}{every}"))
+        signalled = f"SIG{checkpoint.get('signal', 'TERM')}, then {lasting(checkpoint.get('grace', 10))} to write them"
+        rows.append(("Checkpoint", f"{', '.join(checkpoint['files'])}; {signalled}{every}"))
     if specification.get("effects") in EFFECTS:
         rows.append(("Effects", EFFECTS[specification["effects"]]))
     rows.append(("Specification", job["specification"]))

@@ -9,7 +9,7 @@ from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk, settled
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.apps.server.pilots.claim_outputs import Attempt, is_its_own
+from forestay.apps.server.pilots.claim_outputs import ClaimedAttempt, is_its_own
 from forestay.apps.server.pilots.claim_tasks import files_on_element
 from forestay.apps.server.pilots.pilot_answers import CheckpointReplyOut
 from forestay.apps.server.pilots.schemas import CheckpointReportIn, ManifestIn, SavedIn
@@ -27,7 +27,7 @@ router = Router(prefix="/v1/pilots", tags=["pilots"])
 @router.post("/{pilot}/checkpoints", response_model=CheckpointReplyOut, responses=errors(404, 409, body=True))
 async def checkpoints(context: TheDesk, who: PilotCaller, pilot: str, body: CheckpointReportIn) -> Response:
     """A checkpoint of a running attempt, for the pilot that holds its claim."""
-    attempt = Attempt(who.tenant, body.job, Token(body.generation, body.attempt), body.claim)
+    attempt = ClaimedAttempt(who.tenant, body.job, Token(body.generation, body.attempt), body.claim)
     if not is_its_own(context, attempt, body.checkpoint.manifest.path, body.checkpoint.number):
         raise HttpProblem(409, "the manifest is not in the attempt's own folder")
     report = report_from(body.checkpoint)
@@ -46,9 +46,9 @@ def manifest_from(body: ManifestIn) -> Manifest:
     return Manifest(body.path, body.sha256, body.files, body.bytes)
 
 
-async def checkpoint_told(context: RequestContext, granted: list[Stored]) -> dict[str, Json]:
-    """For each claimed job that has a checkpoint what its claim says of it. One that cannot be had any more is told as missing."""
-    told: dict[str, Json] = {}
+async def stored_checkpoints(context: RequestContext, granted: list[Stored]) -> dict[str, Json]:
+    """For each claimed job with a checkpoint, the description of the checkpoint in its claim. One that no longer exists is reported as missing."""
+    checkpoints: dict[str, Json] = {}
     for stored in granted:
         checkpoint = stored.document.checkpoint
         if checkpoint is None:
@@ -60,5 +60,5 @@ async def checkpoint_told(context: RequestContext, granted: list[Stored]) -> dic
                 about["files"] = await files_on_element(context, stored.document.tenant, manifest)
             except Permanent as error:
                 about["missing"] = str(error)
-        told[stored.document.id] = {"checkpoint": about}
-    return told
+        checkpoints[stored.document.id] = {"checkpoint": about}
+    return checkpoints

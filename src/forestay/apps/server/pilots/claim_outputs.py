@@ -37,7 +37,7 @@ def attempt_folder(
     return f"{element.outputs}/{folder_of_attempt(tenant, job, token, claim, checkpoint)}"
 
 
-class Attempt(NamedTuple):
+class ClaimedAttempt(NamedTuple):
     """What an attempt's own folder is named by."""
 
     tenant: str
@@ -46,7 +46,7 @@ class Attempt(NamedTuple):
     claim: str
 
 
-def is_its_own(context: RequestContext, attempt: Attempt, path: str, checkpoint: int = 0) -> bool:
+def is_its_own(context: RequestContext, attempt: ClaimedAttempt, path: str, checkpoint: int = 0) -> bool:
     """Whether a manifest is in the attempt's own folder, on every kind of storage: nobody commits what is another's."""
     where = element_path(path)
     if where is None:

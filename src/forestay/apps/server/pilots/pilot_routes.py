@@ -26,9 +26,9 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.submissions import resources_from
-from forestay.apps.server.pilots.checkpoint_routes import checkpoint_told, manifest_from, report_from
+from forestay.apps.server.pilots.checkpoint_routes import stored_checkpoints, manifest_from, report_from
 from forestay.apps.server.pilots.claim_inputs import inputs_of
-from forestay.apps.server.pilots.claim_outputs import Attempt, is_its_own, outputs_of
+from forestay.apps.server.pilots.claim_outputs import ClaimedAttempt, is_its_own, outputs_of
 from forestay.apps.server.pilots.claim_tasks import tasks_told
 from forestay.apps.server.pilots.enrolment_routes import let_in
 from forestay.apps.server.pilots.pilot_answers import (
@@ -310,7 +310,7 @@ async def _specifications(
         specs = await context.specifications(names)
         if all(name in specs for name in names):
             inputs = await inputs_of(context, granted, specs, pilot, view)
-            return specs, inputs, await checkpoint_told(context, granted) | await tasks_told(context, granted, specs)
+            return specs, inputs, await stored_checkpoints(context, granted) | await tasks_told(context, granted, specs)
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
@@ -408,7 +408,7 @@ async def _take_back(context: RequestContext, granted: list[Stored], why: str) -
 
 def _believed(context: RequestContext, tenant: str, end: CompletionIn) -> CompletionIn:
     """An end is believed only if its manifest is the attempt's own; a checkpoint that is not is as if there were none."""
-    attempt = Attempt(tenant, end.job, Token(end.generation, end.attempt), end.claim)
+    attempt = ClaimedAttempt(tenant, end.job, Token(end.generation, end.attempt), end.claim)
     checkpoint = end.checkpoint
     if checkpoint is not None and not is_its_own(context, attempt, checkpoint.manifest.path, checkpoint.number):
         end = end.model_copy(update={"checkpoint": None})
