@@ -89,6 +89,14 @@ async def test_a_lost_connection_is_told_and_everything_is_read_again(start: Sta
         await expect(banner).to_have_count(0)
 
 
+async def test_the_notice_of_the_site_stands_on_top(start: Start) -> None:
+    page, _ = await start("mouse")
+    change = 'event: inbox\ndata: {"waiting": 1, "notice": "Maintenance on Friday"}\n\n'
+    await page.route("**/v1/inbox/changes", lambda route: route.fulfill(body=change, content_type="text/event-stream"))
+    await page.reload()
+    await expect(page.get_by_role("status", name="Notice")).to_have_text("Maintenance on Friday")
+
+
 @by_hand
 async def test_the_largest_group_is_understood(start: Start, by: By) -> None:
     page, hands = await start(by)

@@ -1,7 +1,7 @@
 import { ActionIcon, Alert, AppShell, Badge, Burger, Button, Group, NavLink, Popover, Text, UnstyledButton, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useQueryClient } from "@tanstack/react-query";
-import { IconAlertTriangle, IconChartBar, IconInbox, IconListDetails, IconLogout, IconMoon, IconRoute, IconServer2, IconSitemap, IconSun, IconUser } from "../parts/icons";
+import { IconAlertTriangle, IconChartBar, IconInbox, IconInfoCircle, IconListDetails, IconLogout, IconMoon, IconRoute, IconServer2, IconSitemap, IconSun, IconUser } from "../parts/icons";
 import { useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { api, told } from "../api/client";
@@ -19,12 +19,12 @@ export function Shell({ children }: { children: ReactNode }) {
   const { setColorScheme } = useMantineColorScheme();
   const scheme = useComputedColorScheme("light");
   const queries = useQueryClient();
-  const [waiting, setWaiting] = useState<number | null>(null);
+  const [inbox, setInbox] = useState<{ waiting: number; notice: string } | null>(null);
   const { connected, lost } = useLive(
     "/v1/inbox/changes",
     "inbox",
     (data) => {
-      setWaiting((data as { waiting: number }).waiting);
+      setInbox(data as { waiting: number; notice: string });
       for (const what of ["inbox", "error", "incident", "safeguards", "approvals", "members"]) void queries.invalidateQueries({ queryKey: [what] });
     },
     // Whatever changed meanwhile was not told: all of it is read again.
@@ -35,7 +35,7 @@ export function Shell({ children }: { children: ReactNode }) {
     location.assign("/");
   };
   const pages = [
-    { at: "/inbox", words: texts.pages.inbox, Icon: IconInbox, badge: waiting },
+    { at: "/inbox", words: texts.pages.inbox, Icon: IconInbox, badge: inbox?.waiting ?? null },
     { at: "/runs", words: texts.pages.runs, Icon: IconRoute, badge: null },
     { at: "/jobs", words: texts.pages.jobs, Icon: IconListDetails, badge: null },
     { at: "/rules", words: texts.pages.rules, Icon: IconSitemap, badge: null },
@@ -126,6 +126,13 @@ export function Shell({ children }: { children: ReactNode }) {
           <Alert role="alert" color="orange" mb="sm" icon={<IconAlertTriangle size={18} aria-hidden />}>
             <Text fz="sm" c="var(--ink)">
               {texts.app.lost(lost.toLocaleTimeString(texts.language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }))}
+            </Text>
+          </Alert>
+        )}
+        {inbox?.notice && (
+          <Alert role="status" aria-label={texts.app.notice} mb="sm" icon={<IconInfoCircle size={18} aria-hidden />}>
+            <Text fz="sm" c="var(--ink)">
+              {inbox.notice}
             </Text>
           </Alert>
         )}

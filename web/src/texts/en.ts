@@ -18,6 +18,7 @@ export const en = {
     live: "live",
     notLive: "connecting …",
     lost: (at: string) => `No connection since ${at}. What you see is from then; it is read again when the server answers.`,
+    notice: "Notice",
     loading: "Loading …",
     copy: "Copy",
     copied: "Copied",

@@ -18,6 +18,7 @@ export const zh: Texts = {
     live: "实时",
     notLive: "正在连接……",
     lost: (at) => `自 ${at} 起没有连接。您看到的是当时的内容；服务器恢复应答后会重新读取。`,
+    notice: "公告",
     loading: "正在加载……",
     copy: "复制",
     copied: "已复制",

@@ -92,6 +92,8 @@ class Settings(BaseModel):
     """Seconds for which a silent pilot keeps its claims."""
     token_seconds: int = Field(default=900, ge=5, le=900)
     """Seconds for which a pilot's token is valid."""
+    notice: Path | None = None
+    """File with a notice to everybody who has a page open, such as "Maintenance on Friday": its first 500 characters stand on top of every page. Read again when it changes."""
     callback_hosts: tuple[str, ...] = ()
     """Hosts to which callbacks may be sent, by name or as `*.domain`, with the prefix `private:` for one on a private network; see the HTTP interface."""
     staging_hosts: tuple[str, ...] = ()

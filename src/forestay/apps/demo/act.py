@@ -68,6 +68,7 @@ class DemoStage:
             await act()
         else:
             self.show(f"  Your turn: {what}")
+            self.site.notice.write_text(f"Your turn: {what}", encoding="utf-8")
 
     async def until(self, condition: Callable[[], Awaitable[T | None]], what: str, *, by_visitor: bool = False) -> T:
         """Wait for a condition, and give its value. For a visitor there is no limit."""

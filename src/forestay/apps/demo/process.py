@@ -68,6 +68,7 @@ async def _play(settings: Settings, folder: Path, *, auto: bool, report: Path) -
                 _say(f"Open this link in a browser, once and within ten minutes:\n  {link['url']}")
             played = []
             for act in ACTS:
+                site.notice.write_text(f"{act.paper} {act.title}: {act.contributes}", encoding="utf-8")
                 if not auto:
                     _say(f"\nAct {act.paper}: {act.title}. {act.contributes}")
                     await _enter("Press Enter to begin.")

@@ -104,6 +104,11 @@ class DemoSite:
         return self.folder / "outputs"
 
     @property
+    def notice(self) -> Path:
+        """The file whose text stands on top of every page."""
+        return self.folder / "notice"
+
+    @property
     def settings(self) -> Settings:
         return load(self.environment)
 
@@ -122,6 +127,7 @@ class DemoSite:
             "lease": str(LEASE),
             "temporal": self.temporal.address,
             "outputs": str(self.outputs),
+            "notice": str(self.notice),
             "flow_files": str(self.folder),
             "storage": json.dumps(elements),
             "approvals": "off",  # there is one person here

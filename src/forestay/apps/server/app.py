@@ -50,6 +50,7 @@ from forestay.apps.server.insertion import conversation_routes, tes_routes, wes_
 from forestay.apps.server.jobs import job_routes
 from forestay.apps.server.operations import login_routes, overview_routes, size_routes, watch_routes
 from forestay.apps.server.pages import fleet_page_routes, page_routes
+from forestay.apps.server.pages.site_notice import SiteNotice
 from forestay.apps.server.peers import peer_routes, peering_routes
 from forestay.apps.server.pilots import checkpoint_routes, enrolment_routes, fleet_routes, pilot_routes
 from forestay.apps.server.rules import late_bound_routes, playbook_routes, replay_routes, rule_check_routes, rule_routes
@@ -117,7 +118,8 @@ def make_app(services: ServerComponents) -> FastAPI:
     settings = services.components.settings
     callers = CallerLimits(settings.caller_streams, settings.caller_bytes, settings.caller_requests)
     counted = CoalescingCache[str, dict[str, int]](services.components.clock, COUNTS_FRESH)
-    context = RequestContext(services, metrics, callers, counted, peers_for=services.caches.peers_for)
+    notice = SiteNotice(settings.notice, services.components.clock)
+    context = RequestContext(services, metrics, callers, counted, notice, peers_for=services.caches.peers_for)
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:

@@ -193,24 +193,25 @@ async def read_act(context: TheDesk, who: Viewer, act: ActName) -> Response:
 
 @router.get("/changes", status_code=200, response_class=EventStream, responses=errors())
 async def inbox_changes(context: TheDesk, who: Viewer) -> Response:
-    """Reports changes of the inbox: an event `inbox` with the number of waiting incidents, at once and at most every two seconds."""
+    """Reports changes of the inbox: an event `inbox` with the number of waiting incidents and the site's notice to everybody who has a page open, at once and at most every two seconds."""
     return EventStream(_changes(context, who.tenant), context.stopping)
 
 
 async def _changes(context: RequestContext, tenant: str) -> AsyncGenerator[bytes, None]:
     incidents = context.services.components.incidents
-    last: tuple[int, int] | None = None
+    last: tuple[int, int, str] | None = None
     quiet = 0
     while True:
         try:
             counts = await incidents.count(IncidentQuery(tenant, states=STATES), by="state")
             newest = await incidents.find(IncidentQuery(tenant), sort="-changed", limit=1)
-            now = (sum(counts.values()), newest.statuses[0].status.changed if newest.statuses else 0)
+            inbox = (sum(counts.values()), newest.statuses[0].status.changed if newest.statuses else 0)
         except PortError:
-            now = last or (0, 0)
+            inbox = last[:2] if last is not None else (0, 0)
+        now = (*inbox, await context.notice.text())
         if now != last:
             last, quiet = now, 0
-            yield event("inbox", {"waiting": now[0]})
+            yield event("inbox", {"waiting": now[0], "notice": now[2]})
         elif (quiet := quiet + 1) % 5 == 0:
             yield event("ping", {})
         await asyncio.sleep(LOOK_EVERY)

@@ -19,6 +19,7 @@ from forestay.apps.compose.server import ServerComponents
 from forestay.apps.server.http.caller_limits import CALLER, CallerLimits
 from forestay.apps.server.http.event_stream import ENDED
 from forestay.apps.server.http.problems import HttpProblem
+from forestay.apps.server.pages.site_notice import SiteNotice
 from forestay.domain.data.replica import Viewpoint
 from forestay.domain.exceptions.safeguards.audit import AuditNote
 from forestay.domain.jobs.lifecycle import TransitionRefused
@@ -57,6 +58,7 @@ class RequestContext:
     callers: CallerLimits
     open_jobs: CoalescingCache[str, dict[str, int]]
     """The number of a tenant's jobs that have not ended, by state."""
+    notice: SiteNotice
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     logs: dict[tuple[str, str], set[asyncio.Queue[tuple[int, str, bool]]]] = field(default_factory=dict)
     """The followers of logs at this server, by pilot and claim."""

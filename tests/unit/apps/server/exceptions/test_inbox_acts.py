@@ -158,7 +158,7 @@ async def test_changes_are_heard(server: RunningServer, tenant: str) -> None:
         await _waiting(server, tenant, 2)
 
         async def heard() -> bool:
-            return bool(reader.named("inbox")[-1].data == {"waiting": 2})
+            return bool(reader.named("inbox")[-1].data == {"waiting": 2, "notice": ""})
 
         await until(heard, "the change")
-        assert reader.named("inbox")[0].data == {"waiting": 0}
+        assert reader.named("inbox")[0].data == {"waiting": 0, "notice": ""}
