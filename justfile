@@ -393,12 +393,12 @@ packages *targets:
     scripts/servers install nfpm
     uv run python scripts/packages.py {{ targets }}
 
-# The packages made twice with equal digests, and each installed into a bare root file system, started, used and removed: as root, with the README's flow in it (minutes).
+# The packages made twice with equal digests, and each installed into a bare root file system, started, used and removed: as root, with the tutorial's first ten minutes in it (minutes).
 packages-test *args:
     scripts/servers install nfpm roots temporal rpm
     uv run pytest -s -m "slow or not slow" tests/system/installs/test_packages.py {{ args }}
 
-# The image of deploy/Containerfile, built on a local base, started with Podman, its health checked, and the README's flow run in it: as root (minutes).
+# The image of deploy/Containerfile, built on a local base, started with Podman, its health checked, and the tutorial's first ten minutes typed in it: as root (minutes).
 images *args:
     scripts/servers install roots temporal podman
     uv run pytest -s -m "slow or not slow" tests/system/installs/test_images.py {{ args }}
@@ -409,7 +409,7 @@ conda-recipe:
       python -c 'import sys; import rattler_build as build; recipe = build.Stage0Recipe.from_file("deploy/conda/recipe.yaml"); sys.exit(len(recipe.render(build.VariantConfig(), build.RenderConfig())) != 1)'
     uv run pytest -q tests/system/deploy/test_conda.py
 
-# A new user's first ten minutes: the README's commands in a clean environment.
+# A new user's first ten minutes: the tutorial's commands in a clean environment.
 quickstart:
     eval "$(scripts/servers env)" && uv run python -m tests.system.walks.first_ten_minutes
 

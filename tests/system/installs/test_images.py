@@ -29,7 +29,7 @@ def health_check(service: str, port: int) -> list[str]:
 
 
 def recover(podman: Podman, folder: Path) -> float:
-    """The README from `forestay dev` on, typed into the container; the seconds that it took."""
+    """The first ten minutes from `forestay dev` on, typed into the container; the seconds that it took."""
     temporal = installed(f"temporal-{versions()['TEMPORAL_CLI_VERSION']}", "temporal")
     assert temporal is not None
     began = time.monotonic()

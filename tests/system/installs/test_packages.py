@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from scripts import packages
-from tests.system.installs import readme_flow, units
+from tests.system.installs import recovered_flow, units
 from tests.system.installs.root_fs import RootFs
 from tests.system.walks.first_ten_minutes import free_port
 
@@ -113,7 +113,7 @@ def test_a_deb_is_installed_started_used_and_removed(target: str, suite: str, wh
         root.install("apt-get update", f"apt-get install -y --no-install-recommends {put(root, files)}")
         check_files(root)
         use(root)
-        assert readme_flow.recover(root) > 0
+        assert recovered_flow.recover(root) > 0
         root.run("userdel --remove ada")
         root.install("apt-get remove -y forestay-server")
         assert "forestay" in root.run("forestay --version")

@@ -1,7 +1,7 @@
-"""A new user's first ten minutes: the commands of the README, as they stand there, in a clean environment.
+"""A new user's first ten minutes: the commands of the tutorial, as they stand there, in a clean environment.
 
 The wheel is built and installed into a new virtual environment, first without extras, in which every command is tried, then with
-those that the README names. `forestay dev` is started, and every other command is typed into one shell, one after another.
+those that the tutorial names. `forestay dev` is started, and every other command is typed into one shell, one after another.
 Temporal is the program that `scripts/servers` has installed, if it has; otherwise it is downloaded. Then the tutorials are
 typed on the state that this left, and the optional package for BPEL is tried in the same environment, first without it.
 """
@@ -24,22 +24,28 @@ from tests.system.walks import small_install, tutorials
 from tests.unit.bpel.jobs import POLLING, job_process
 
 ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "tutorials" / "first-ten-minutes.md"
 INSTALL = ["uv build --wheel", 'pip install "$(echo dist/forestay-*.whl)[server,flows]"']
 MAY_FAIL = {"forestay wait $JOB": 8}
 """The job is meant to fail: `wait` says so by its exit code."""
 
 
 def commands() -> list[str]:
-    """What the README tells a new user to type behind the installation."""
-    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    typed = [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    assert typed[:3] == [*INSTALL, "forestay dev"], typed
-    return typed[2:]
+    """What the tutorial tells a new user to type, who has installed the wheel as the README says."""
+    assert _typed(ROOT / "README.md") == [*INSTALL, "forestay demo"]
+    typed = _typed(PAGE)
+    assert typed[0] == "forestay dev", typed
+    return typed
+
+
+def _typed(page: Path) -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
+    return [line.removeprefix("$ ") for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
 def files() -> dict[str, str]:
-    """What the README tells a new user to save."""
-    blocks = re.findall(r"```yaml\n(# (\S+)\n.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    """What the tutorial tells a new user to save."""
+    blocks = re.findall(r"```yaml\n(# (\S+)\n.*?)```", PAGE.read_text(), re.DOTALL)
     return {name: text for text, name in blocks}
 
 
@@ -64,7 +70,7 @@ def free_port() -> int:
 
 
 def start_dev(programs: Path, environment: dict[str, str], log: Path, *options: str) -> subprocess.Popen[bytes]:
-    # The README's port may be taken on a busy machine; a port of its own is the one thing typed in addition.
+    # The usual port may be taken on a busy machine; a port of its own is the one thing typed in addition.
     command = [str(programs / "forestay"), "dev", "--port", str(free_port()), *options]
     with log.open("wb") as file:
         process = subprocess.Popen(command, env=environment, stderr=file, stdout=subprocess.DEVNULL)
@@ -170,7 +176,7 @@ def main() -> None:
         try:
             judge(type_in(typed, environment, folder, MAY_FAIL))
             recovered = time.monotonic()
-            # On the state that the README left, as somebody reads on.
+            # On the state that the tutorial left, as somebody reads on.
             tutorials.judge_first_rule(type_in(tutorials.typed(tutorials.FIRST_RULE), environment, folder, {}))
             tutorials.judge_shadow(type_in(tutorials.typed(tutorials.SHADOW), environment, folder, tutorials.MAY_FAIL))
         finally:

@@ -179,9 +179,9 @@ def test_every_comparison_says_what_each_arm_does_per_call() -> None:
 
 def test_the_claims_of_the_readme_link_to_their_proof() -> None:
     readme = (ROOT / "README.md").read_text()
-    guarantees = readme.split("**Guarantees**")[1].split("## Install")[0]
+    guarantees = readme.split("What it guarantees")[1].split("What it does not promise:")[0]
     claims = [line for line in guarantees.splitlines() if line.startswith("- ")]
-    first = readme.split("What it does that other systems do not:")[1].split("It is for people")[0]
+    first = readme.split("What it does that other systems do not:")[1].split("What it guarantees")[0]
     claims += [line for line in first.splitlines() if line.startswith("- ")]
     assert len(claims) == 6
     anchors = {re.sub(r"[^a-z0-9 -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in PROOF.read_text().splitlines() if line.startswith("#")}  # fmt: skip

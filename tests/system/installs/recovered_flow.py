@@ -1,4 +1,4 @@
-"""The README's first ten minutes, typed where Forestay was installed: up to a flow that failed and was recovered."""
+"""The tutorial's first ten minutes, typed where Forestay was installed: up to a flow that failed and was recovered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def put_temporal(root: RootFs) -> None:
 
 
 def recover(root: RootFs) -> float:
-    """Type what the README says, from `forestay dev` on, as an ordinary user; the seconds that it took."""
+    """Type what the tutorial says, from `forestay dev` on, as an ordinary user; the seconds that it took."""
     put_temporal(root)
     root.run("id ada >/dev/null 2>&1 || useradd --create-home ada")
     began = time.monotonic()
