@@ -149,7 +149,7 @@ servers-up:
     scripts/servers start s3
     scripts/servers start xrootd
     scripts/servers start slurm
-    scripts/servers install prometheus
+    scripts/servers install prometheus bubblewrap sudo
     @echo 'for pytest by hand: eval "$(scripts/servers env)"' >&2
 
 # Stop every server that scripts/servers started.

@@ -83,6 +83,14 @@ install_toxiproxy() {
   go_install "github.com/Shopify/toxiproxy/v2/cmd/server@v$TOXIPROXY_VERSION" server "$(toxiproxy_program)"
 }
 
+install_bubblewrap() { # containers without a daemon
+  command -v bwrap >/dev/null || apt_install bubblewrap
+}
+
+install_sudo() { # the launcher of pilots of users is started by it
+  command -v sudo >/dev/null || apt_install sudo
+}
+
 install_prometheus() { # Prometheus and promtool; tests start their own
   command -v prometheus promtool >/dev/null || apt_install prometheus
 }
