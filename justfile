@@ -279,7 +279,7 @@ pages:
 
 # The pages in a real Chromium against a real server, store and Temporal.
 pages-test *args:
-    eval "$(scripts/servers env)" && uv run pytest tests/system/web {{ args }}
+    eval "$(scripts/servers env)" && uv run pytest -m "not slow" tests/system/web {{ args }}
 
 # A server with 3,000 jobs, nineteen kinds of failure, a storm, approvals and regressions, to look at in a browser; prints a link that signs in.
 filled-site:
@@ -287,7 +287,14 @@ filled-site:
 
 # The same as pages-test, and the pictures of the documents are taken anew.
 pictures *args:
-    eval "$(scripts/servers env)" && FORESTAY_PICTURES=1 uv run pytest tests/system/web {{ args }}
+    eval "$(scripts/servers env)" && FORESTAY_PICTURES=1 uv run pytest -m "not slow" tests/system/web {{ args }}
+
+# `forestay demo` played by a visitor in a real Chromium and once unattended: its pictures and what it prints, for the README and its tutorial (three minutes).
+demo-recording:
+    eval "$(scripts/servers env)" && FORESTAY_PICTURES=1 uv run pytest -m slow tests/system/web/test_demo.py
+    eval "$(scripts/servers env)" && FORESTAY_TEMPORAL_PROGRAM="$FORESTAY_TEST_TEMPORAL_PROGRAM" uv run forestay demo --auto --report "$(mktemp -d)/forestay-demo.html" > docs/tutorials/demo.txt
+    sed -i 's#/[^ ]*/forestay-demo#forestay-demo#' docs/tutorials/demo.txt
+    uv run python scripts/cli_pictures.py
 
 # Write the schema of flows to docs/reference/flow.schema.json.
 flow-schema:

@@ -102,14 +102,15 @@ async def _visitors(request: pytest.FixtureRequest, site: RunSite, browser: Brow
 def broken(site: RunSite) -> Callable[..., Awaitable[list[str]]]:
     """Jobs that fail and wait for a person; the ids of their incidents."""
 
-    async def submit_broken(many: int, name: str, owner: str = "ada", **fate: Any) -> list[str]:
+    async def submit_broken(many: int, name: str, owner: str = "ada", memory: int = 1 << 30, **fate: Any) -> list[str]:
         bad = {"outcome": "failure", "exit_code": 1} | fate
         before = site.fate
         site.fate = lambda claim: bad if claim["name"] == name else before(claim)
         person = site.server.person("submitter", tenant=TENANT, subject=owner)
         jobs = await submit(
-            person, *[{}] * many, name=name, max_attempts=1, when_exhausted="hold", resources={"wall": 7200, "cpus": 8}
-        )
+            person, *[{}] * many, name=name, max_attempts=1, when_exhausted="hold",
+            resources={"wall": 7200, "cpus": 8, "memory": memory},
+        )  # fmt: skip
 
         async def waits() -> list[str] | None:
             ids = []

@@ -44,6 +44,23 @@ async def test_a_job_is_found_and_read_and_steered(
     assert ann.refused == []
 
 
+async def test_a_failure_is_run_again_with_more_on_its_page(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: RunSite
+) -> None:
+    (incident,) = await broken(1, "hungry", owner="hal", memory=4 << 30, log_tail="MemoryError\n")
+    ann = await log_in("ann", "operator")
+    await ann.open(f"/incidents/{incident}")
+    page = ann.page
+    await page.get_by_label("At most: memory").fill("6 GiB")
+    await page.get_by_role("button", name="Run it again with more").click()
+    await expect(page.locator("[data-status]")).to_have_attribute("data-status", "completed")
+    rows = page.get_by_role("table", name="Attempts").get_by_role("row")
+    await expect(rows).to_have_count(3)
+    await expect(rows.nth(1)).to_contain_text("succeeded")
+    await expect(rows.nth(1).locator(".differs").filter(has_text="6.0 GiB")).to_be_visible()
+    await ann.check()
+
+
 @pytest.mark.acts("hold a job", "continue a job", "cancel a job")
 async def test_an_owner_holds_continues_and_cancels_a_job(log_in: LogIn, site: RunSite) -> None:
     person = site.server.person("submitter", tenant=TENANT, subject="ida")
