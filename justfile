@@ -277,6 +277,10 @@ openapi:
 pages:
     cd web && uv run npm ci --no-audit --no-fund --loglevel=error && uv run npm run --silent build
 
+# Each test that was ever seen unsteady, so many times; one failure ends it (twenty rounds: half an hour).
+rounds times="20" *args:
+    eval "$(scripts/servers env)" && for round in $(seq {{ times }}); do echo "round $round"; uv run pytest -q -m "not slow" {{ args }} $(cat tests/once_unsteady.txt) || exit 1; done
+
 # The pages in a real Chromium against a real server, store and Temporal.
 pages-test *args:
     eval "$(scripts/servers env)" && uv run pytest -m "not slow" tests/system/web {{ args }}
