@@ -50,9 +50,9 @@ from forestay.services.rules.rule_store import ReferenceIncident, RuleStore
 from forestay.services.shared.recent import Recent
 
 TRIES = 5
+"""How often a change is repeated when somebody else changed the set meanwhile."""
 KNOWN_CONTEXTS = 20_000
 """The most reference incidents whose contexts are cached."""
-"""How often a change is repeated when somebody else changed the set meanwhile."""
 LONGEST_WORDS = 2_000
 
 
@@ -132,7 +132,7 @@ class RuleEditor:
 
     async def add(self, draft: RuleDraft, *, by: str, confirmed: bool = False) -> Edited | NotEdited:
         """Add a rule in shadow mode."""
-        context, reasons, problems = await self._check(draft)
+        context, reasons, problems = await check_draft(draft, self.trying, self.playbooks)
         if reasons or problems:
             return NotEdited(reasons, problems)
         key = tree_key(draft.type, draft.task)
@@ -177,7 +177,7 @@ class RuleEditor:
         declared: list[DeclaredRule] = []
         wrong: list[str] = []
         for name, draft in drafts.items():
-            context, reasons, problems = await self._check(draft)
+            context, reasons, problems = await check_draft(draft, self.trying, self.playbooks)
             wrong += [f"{name}: condition: {problem}" for problem in problems]
             wrong += [f"{name}: {reason}" for reason in reasons]
             rule = Rule(
@@ -227,24 +227,6 @@ class RuleEditor:
         for draft in drafts.values():
             await self._keep(draft)
         return await self._stored(rule_set, edited)
-
-    async def _check(self, draft: RuleDraft) -> tuple[Context, tuple[str, ...], tuple[ConditionProblem, ...]]:
-        """The context of the reference incident, and all problems of the rule and of its condition's text."""
-        context, wrong = read_context(draft.context)
-        reasons = [*(f"context: {problem}" for problem in wrong), *check_conclusion(draft.conclusion, draft.type)]
-        if self.playbooks is not None and not reasons:
-            concluded = await self.playbooks.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
-            reasons += [concluded] if isinstance(concluded, str) else []
-        if len(draft.description) > LONGEST_WORDS:
-            reasons.append(f"the description is longer than {LONGEST_WORDS} characters")
-        trial = await self.trying.try_out(draft.condition, [context])
-        if not trial.problems:
-            answer = trial.answers[0]
-            if isinstance(answer, Erred):
-                reasons.append(f"the condition has an error on its reference incident: {answer.message}")
-            elif answer is False:
-                reasons.append("the condition is not true for its reference incident")
-        return context, tuple(reasons), trial.problems
 
     async def _keep(self, draft: RuleDraft) -> None:
         await self.rules.keep_reference_incident(
@@ -400,6 +382,33 @@ class RuleEditor:
             raise NotFound(f"there is no rule {rule} in {rule_set}")
         name = pair[1].reference_incident
         return (await self._read(rule_set.tenant, [name])).get(name) if name is not None else None
+
+
+class CheckedDraft(NamedTuple):
+    """The context of a draft's reference incident, and all problems of the rule and of its condition's text."""
+
+    context: Context
+    reasons: tuple[str, ...]
+    problems: tuple[ConditionProblem, ...]
+
+
+async def check_draft(draft: RuleDraft, trying: ConditionSandbox, playbooks: PlaybookStore | None) -> CheckedDraft:
+    """Check a rule before it is added or replayed. Its condition is first tried in a process of its own."""
+    context, wrong = read_context(draft.context)
+    reasons = [*(f"context: {problem}" for problem in wrong), *check_conclusion(draft.conclusion, draft.type)]
+    if playbooks is not None and not reasons:
+        concluded = await playbooks.concluded(draft.rule_set.tenant, draft.conclusion, draft.type)
+        reasons += [concluded] if isinstance(concluded, str) else []
+    if len(draft.description) > LONGEST_WORDS:
+        reasons.append(f"the description is longer than {LONGEST_WORDS} characters")
+    trial = await trying.try_out(draft.condition, [context])
+    if not trial.problems:
+        answer = trial.answers[0]
+        if isinstance(answer, Erred):
+            reasons.append(f"the condition has an error on its reference incident: {answer.message}")
+        elif answer is False:
+            reasons.append("the condition is not true for its reference incident")
+    return CheckedDraft(context, tuple(reasons), trial.problems)
 
 
 def check_conclusion(conclusion: Conclusion, type_: ExceptionType) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ from typing import NamedTuple, TypeVar
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentStatus, as_judged
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
 from forestay.domain.rules.answer import Answer, answer_of_decision
-from forestay.domain.rules.condition import Erred
-from forestay.domain.rules.context import ALL_FIELDS, read_context, told_by
+from forestay.domain.rules.context import ALL_FIELDS, told_by
 from forestay.domain.rules.incident_outcome import (
     UNKNOWN,
     Attempt,
@@ -49,7 +48,7 @@ from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.replayed_sets import ReplayedSets
 from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_editor import RuleDraft, check_conclusion, found_at
+from forestay.services.rules.rule_editor import RuleDraft, check_draft, found_at
 from forestay.services.rules.rule_store import RuleStore
 
 T = TypeVar("T")
@@ -312,19 +311,10 @@ class RuleReplay:
         return RuleSet(made.id, current.version, made.trees), tuple(f"{made.id}#{name}" for name in names)
 
     async def _with_draft(self, current: RuleSet, draft: RuleDraft, name: str) -> RuleSet | NotReplayed:
-        """The set with one more rule, at the end of its reference incident's evaluation. Its condition is first tried in a process of its own."""
-        context, wrong = read_context(draft.context)
-        reasons = [
-            *(f"{name}: context: {problem}" for problem in wrong),
-            *check_conclusion(draft.conclusion, draft.type),
-        ]
-        trial = await self.trying.try_out(draft.condition, [context])
-        if not trial.problems and isinstance(answer := trial.answers[0], Erred):
-            reasons.append(f"{name}: the condition has an error on its reference incident: {answer.message}")
-        elif not trial.problems and trial.answers[0] is False:
-            reasons.append(f"{name}: the condition is not true for its reference incident")
-        if reasons or trial.problems:
-            return NotReplayed(tuple(reasons), trial.problems)
+        """The set with one more rule, at the end of its reference incident's evaluation."""
+        context, reasons, problems = await check_draft(draft, self.trying, self.playbooks)
+        if reasons or problems:
+            return NotReplayed(tuple(f"{name}: {reason}" for reason in reasons), problems)
         key = tree_key(draft.type, draft.task)
         tree = current.tree(key)
         rule = Rule(name, draft.condition, draft.conclusion, RuleState.ACTIVE, draft.reference_incident)

@@ -152,6 +152,11 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             if request in self._waiting:
                 self._waiting.remove(request)
 
+    def give_back(self, jobs: Sequence[Stored]) -> None:
+        """Release claims that were given to a pilot which will not hear of them."""
+        if jobs:
+            self._background.begin(self._give_back(jobs))
+
     def has_some_for(self, tenant: str, free: Resources) -> bool:
         """Whether a request for work with so much free is likely to be answered at once."""
         return self.buffers.has_some_for(queue_named(tenant), free)

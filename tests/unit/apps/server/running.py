@@ -73,6 +73,11 @@ class RunningServer:
     def person(self, *roles: str, tenant: str, subject: str = "ada") -> httpx.AsyncClient:
         return self.client(self.domain.token(*roles, tenant=tenant, subject=subject))
 
+    @property
+    def connections(self) -> int:
+        """How many clients are connected, as the server sees it."""
+        return len(self._uvicorn.server_state.connections)
+
     async def refresh(self) -> None:
         """Make everything written so far visible to searches."""
         await self.services.components.store.refresh()

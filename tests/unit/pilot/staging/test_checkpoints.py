@@ -47,7 +47,9 @@ def test_a_drain_signals_the_job_and_the_next_attempt_begins_with_what_it_wrote(
     end = server.end_of(first)
     assert (end["outcome"], end["reason"], end["exit_code"]) == ("failure", "pilot-stopped", 3)
     checkpoint = end["checkpoint"]
-    assert checkpoint["manifest"]["path"] == str(_place(outputs, first) / f"1.1.{first['claim'][:8]}.c1" / "manifest.json")
+    assert checkpoint["manifest"]["path"] == str(
+        _place(outputs, first) / f"1.1.{first['claim'][:8]}.c1" / "manifest.json"
+    )
     assert (checkpoint["number"], checkpoint["manifest"]["files"]) == (1, 1)
     running.wait()
     begin = {"attempt": 1, "manifest": checkpoint["manifest"]}

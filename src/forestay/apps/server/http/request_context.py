@@ -67,9 +67,9 @@ class RequestContext:
     hosts: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """The host of each pilot, as reported at registration."""
     places: Recent[str, tuple[str, int]] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
+    """The site and the slots of each pilot."""
     runtimes: Recent[str, frozenset[str] | None] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """The container runtimes of each pilot; None: not reported."""
-    """The site and the slots of each pilot."""
     owners: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """For whom each pilot was enrolled; empty: for the jobs of all. Of a pilot that is not here nothing may be assumed."""
     machines: Recent[str, PilotClass] = field(default_factory=lambda: Recent(KNOWN_PILOTS))

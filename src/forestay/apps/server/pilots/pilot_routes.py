@@ -26,7 +26,7 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.submissions import resources_from
-from forestay.apps.server.pilots.checkpoint_routes import stored_checkpoints, manifest_from, report_from
+from forestay.apps.server.pilots.checkpoint_routes import manifest_from, report_from, stored_checkpoints
 from forestay.apps.server.pilots.claim_inputs import inputs_of
 from forestay.apps.server.pilots.claim_outputs import ClaimedAttempt, is_its_own, outputs_of
 from forestay.apps.server.pilots.claim_tasks import tasks_told
@@ -278,8 +278,7 @@ async def _handed_over(context: RequestContext, who: Principal, granted: list[St
     for stored in granted:
         if stored.document.attempt == 1 and stored.document.claim is not None:
             context.metrics.waits.observe((stored.document.claim.granted - stored.document.created) / 1000)
-    view = await context.view(pilot, who.tenant) if granted else Viewpoint(who.tenant)
-    specs, inputs, more = await _specifications(context, granted, pilot, view)
+    view, specs, inputs, more = await _specifications(context, who, granted)
     outputs_to = outputs_of(context, view)
     return [
         _claim_json(stored, specs[stored.document.specification], inputs.get(stored.document.id), outputs_to)
@@ -302,15 +301,17 @@ def _cache_known(context: RequestContext, who: Principal, host: str, given_repor
 
 
 async def _specifications(
-    context: RequestContext, granted: list[Stored], pilot: str, view: Viewpoint
-) -> tuple[dict[str, Specification], dict[str, list[Json]], dict[str, Json]]:
-    """What the claimed jobs run, their inputs, and what belongs to checkpoints and to tasks of TES. If it cannot be read the pilot gets nothing, and the claims go back."""
+    context: RequestContext, who: Principal, granted: list[Stored]
+) -> tuple[Viewpoint, dict[str, Specification], dict[str, list[Json]], dict[str, Json]]:
+    """The pilot's viewpoint, what the claimed jobs run, their inputs, and what belongs to checkpoints and to tasks of TES. If it cannot be read the pilot gets nothing, and the claims go back."""
     names = [stored.document.specification for stored in granted]
     try:
+        view = await context.view(who.subject, who.tenant) if granted else Viewpoint(who.tenant)
         specs = await context.specifications(names)
         if all(name in specs for name in names):
-            inputs = await inputs_of(context, granted, specs, pilot, view)
-            return specs, inputs, await stored_checkpoints(context, granted) | await tasks_told(context, granted, specs)
+            inputs = await inputs_of(context, granted, specs, who.subject, view)
+            more = await stored_checkpoints(context, granted) | await tasks_told(context, granted, specs)
+            return view, specs, inputs, more
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
@@ -361,30 +362,33 @@ def _claim_json(stored: Stored, spec: Specification, inputs: list[Json] | None, 
 
 
 @router.post("/{pilot}/completions", response_model=CompletionRepliesOut, responses=errors(body=True))
-async def completions(context: TheDesk, who: PilotCaller, pilot: str, body: CompletionsIn) -> Response:
-    """Bring the ends of attempts, and take along the next claims if there are any now."""
+async def completions(
+    request: Request, context: TheDesk, who: PilotCaller, pilot: str, body: CompletionsIn
+) -> Response:
+    """Report completed attempts, and take along the next claims if there are any now."""
     reports = [_report(_believed(context, who.tenant, completion)) for completion in body.completions]
     next_claims = None if body.claim is None else asyncio.create_task(_next_claims(context, who, body.claim))
+    answer: Json = {}
     try:
         results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant)
-    except Exception:
-        if next_claims is not None:
-            _, granted = await next_claims
-            await _take_back(context, granted, "the completions it was asked for with could not be stored")
-        raise
+        # A pilot that has disconnected by now hears of no claim, but its completions count.
+        if next_claims is not None and not await request.is_disconnected():
+            cache, granted = await next_claims
+            next_claims = None
+            with suppress(HttpProblem, PortError):  # then they were taken back
+                answer = cache | {"claims": await _handed_over(context, who, granted)}
+    finally:
+        if next_claims is not None and not next_claims.cancel():
+            context.services.claims.give_back(next_claims.result()[1])
     for end, report, reply in zip(body.completions, reports, results, strict=True):
         if reply.result is CompletionStatus.COMMITTED:
             if report.staging:
                 context.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
             if end.wall is not None:
                 context.metrics.runs.labels(end.outcome).observe(end.wall)
-    answer: Json = {
-        "results": [{"claim": reply.claim, "result": reply.result.value, "detail": reply.detail} for reply in results]
-    }
-    if next_claims is not None:
-        cache, granted = await next_claims
-        with suppress(HttpProblem, PortError):
-            answer |= cache | {"claims": await _handed_over(context, who, granted)}
+    answer["results"] = [
+        {"claim": reply.claim, "result": reply.result.value, "detail": reply.detail} for reply in results
+    ]
     return json_answer(answer)
 
 

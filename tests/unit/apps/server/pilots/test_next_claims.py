@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from tests.unit.apps.server.asks import problem, read, submit, submit_one
 from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot, end_of
 
-from forestay.ports.errors import Permanent
+from forestay.apps.server.http.request_context import RequestContext
+from forestay.ports.errors import Permanent, Transient
 from forestay.services.jobs.job_completions import JobCompletions
 
 ASKED = {"max": 1, "resources": PLENTY}
@@ -153,3 +155,65 @@ async def test_claims_are_released_when_the_completions_cannot_be_stored(
     second = await pilot.claim_one()
     assert (second["attempt"], second["job"] != first["job"]) == (2, True)
     assert await pilot.end(first, second) == ["committed", "committed"]
+
+
+async def test_a_pilot_that_has_disconnected_keeps_no_claim(
+    local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its completions count; a claim that it never heard of would wait for its lease to end."""
+    await queued(local, tenant, 2)
+    pilot = await ScriptedPilot.register(local, tenant)
+    other = await ScriptedPilot.register(local, tenant)
+    first = await pilot.claim_one()
+    granted, gone, ended = local.services.claims.tally.granted, asyncio.Event(), JobCompletions.end
+
+    async def end(self: JobCompletions, *given: Any, **named: Any) -> Any:
+        await gone.wait()
+        return await ended(self, *given, **named)
+
+    async def second_granted() -> bool:
+        return local.services.claims.tally.granted > granted
+
+    async def one_connection_less() -> bool:
+        return local.connections < connections
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JobCompletions, "end", end)
+        reporting = asyncio.create_task(pilot.post("completions", {"completions": [end_of(first)], "claim": ASKED}))
+        await until(second_granted, "the claim")
+        connections = local.connections
+        reporting.cancel()
+        await until(one_connection_less, "the pilot to be gone")
+        gone.set()
+        second = await other.claim_one()
+    assert (second["attempt"], second["job"] != first["job"]) == (2, True)
+    assert await pilot.end(first) == ["committed"]
+
+
+@pytest.mark.parametrize("along", [True, False])
+async def test_claims_are_taken_back_when_the_viewpoint_cannot_be_read(
+    local: RunningServer, tenant: str, monkeypatch: pytest.MonkeyPatch, along: bool
+) -> None:
+    await queued(local, tenant, 2)
+    pilot = await ScriptedPilot.register(local, tenant)
+    first = await pilot.claim_one()
+
+    async def view(*_: Any) -> Any:
+        raise Transient("the store does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RequestContext, "view", view)
+        if along:
+
+            async def given() -> bool:
+                before = local.services.claims.tally.granted
+                answer = await end_and_ask(pilot, first)
+                assert "claims" not in answer or answer["claims"] == []
+                return local.services.claims.tally.granted > before
+
+            await until(given, "a claim")
+        else:
+            problem(await pilot.post("claims", {**ASKED, "wait": 30}), 503)
+    second = await pilot.claim_one()
+    assert second["job"] != first["job"]
+    assert second["attempt"] >= 2

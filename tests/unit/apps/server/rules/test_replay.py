@@ -103,6 +103,12 @@ async def test_who_may_replay_what(server: RunningServer, tenant: str) -> None:
     assert "since" in returned_problem["detail"]
     problem(await eve.post("/v1/rules/domain/site/replay", json={"promoted": "none"}), 404)
     problem(await eve.post("/v1/rules/domain/site/replay", json={"rules": [draft("nope", NODE)]}), 422)
+    # What cannot be added is not replayed either.
+    unknown = draft('cause == "node"', NODE, conclusion={"playbook": "no-such-playbook"})
+    author = server.person("rule-author", "operator", tenant=f"{tenant}-eve")
+    for path, body in (("", unknown), ("/replay", {"rules": [unknown]})):
+        refused = problem(await author.post(f"/v1/rules/domain/site{path}", json=body), 422)
+        assert "there is no playbook 'no-such-playbook'" in str(refused)
 
 
 async def test_the_server_answers_while_it_replays(server: RunningServer, tenant: str) -> None:
