@@ -73,7 +73,7 @@ class ClaimedJob:
 
     @property
     def fence(self) -> str:
-        """The fencing token a notification channel of effects may compare: generation, then attempt."""
+        """The fencing token that a receiver of effects may compare: generation, then attempt."""
         return f"{self.generation}.{self.attempt}"
 
     @property

@@ -264,7 +264,7 @@ def evidence(
     if record is not None:
         peak_memory = max(record.peak_memory, peak_memory or 0)
         tail = tail or record.tail
-    max_data: dict[str, object] = {
+    fields: dict[str, object] = {
         "scheduler": "slurm",
         "scheduler_state": outcome.word,
         "scheduler_reason": "; ".join([*([outcome.reason] if outcome.reason else []), *outcome.node_events]),
@@ -275,26 +275,26 @@ def evidence(
         "peak_memory": peak_memory,
     }
     if details is not None:
-        max_data |= {"memory_limit": details.needs.get("memory"), "time_limit": details.needs.get("wall")}
+        fields |= {"memory_limit": details.needs.get("memory"), "time_limit": details.needs.get("wall")}
     if record is not None:
         if outcome.exit_code is None and outcome.signal is None:
-            max_data |= {"exit_code": record.exit_code, "signal": record.signal or None}
-        max_data |= {"payload_host": record.host, "payload_seen": record.seen}
-        max_data["wall_time"] = float(max(0, record.seen - record.begun))
+            fields |= {"exit_code": record.exit_code, "signal": record.signal or None}
+        fields |= {"payload_host": record.host, "payload_seen": record.seen}
+        fields["wall_time"] = float(max(0, record.seen - record.begun))
     if outcome.started is not None and outcome.ended is not None:
-        max_data["wall_time"] = float(max(0, outcome.ended - outcome.started))
-    return {name: value for name, value in max_data.items() if value not in (None, "")}
+        fields["wall_time"] = float(max(0, outcome.ended - outcome.started))
+    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def needed(details: JobDetails, wanted: Mapping[str, Mapping[str, float]]) -> dict[str, int]:
     """The needs of the next try: the present ones by a factor, or to an amount, up to a bound, never less
     than now. An unknown one cannot be multiplied."""
-    found_max: dict[str, int] = {}
+    needs: dict[str, int] = {}
     for name, how in wanted.items():
         if name not in MENDABLE:
             continue
         now = details.needs.get(name)
         amount = how["to"] if "to" in how else now * how.get("factor", 1.0) if now else None
         if amount is not None:
-            found_max[name] = int(max(min(amount, how.get("at_most", amount)), now or 0))
-    return found_max
+            needs[name] = int(max(min(amount, how.get("at_most", amount)), now or 0))
+    return needs

@@ -21,8 +21,6 @@ COLUMNS = (
     "Submit", "Start", "End", "WorkDir", "JobName", "SubmitLine", "StdErr", "StdOut",
 )  # fmt: skip
 """The requested columns. The last ones contain users' texts: a line end in one of them damages only the rest of its record."""
-NEWER = ("StdErr", "StdOut"), ("SubmitLine", "StdErr", "StdOut")
-"""Columns that older releases lack."""
 NEEDED = ("JobID", "State")
 GOING = frozenset({
     "PENDING", "RUNNING", "REQUEUED", "RESIZING", "SUSPENDED", "CONFIGURING", "COMPLETING", "STAGE_OUT", "SIGNALING", "STOPPED", "REQUEUE_FED",

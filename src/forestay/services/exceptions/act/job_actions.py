@@ -485,6 +485,7 @@ def changed_needs(resources: Resources, needs: Mapping[Amount, NeedChange]) -> R
 
 def _ledger(document: JobDocument, incident: Incident) -> Ledger:
     """All retries of a job so far: ours, from its document, and those of other layers as far as the evidence reports them."""
-    evidences = [evidence for name in ("evidence",) if isinstance(evidence := incident.context.get(name), Mapping)]
+    evidence = incident.context.get("evidence")
+    evidences = [evidence] if isinstance(evidence, Mapping) else []
     ours = Ledger.from_plain(cast("list[list[object]]", document.extra.get(RETRIES, [])))
     return with_told(ours, incident.cause, retries_told(*evidences, document.labels))
