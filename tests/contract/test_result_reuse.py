@@ -72,7 +72,7 @@ class Desk:
         for at, value in enumerate(parameters):
             self.made += 1
             elements.append(JobElement(f"j-{self.made}", at, {"x": value}, REF._replace(place=at)))
-        decided = await self.reuse.decide("flow/align", spec, elements, again=again)
+        decided = await self.reuse.decide("flow/align", spec, elements, owner="ann", again=again)
         documents = list(new_jobs(Submission(spec, "ann"), decided, now=self.made, by="run:r"))
         ended = [document if document.final or end is None else self.ended(document, end) for document in documents]
         for result in await self.jobs.write([DocumentChange(document, None) for document in ended]):

@@ -129,7 +129,9 @@ def _unpack_layer(archive: tarfile.TarFile, root: str, go_on: Callable[[], None]
             for entry in os.listdir(folder):
                 _remove(os.path.join(folder, entry))
         elif name.startswith(_GONE):
-            _remove(os.path.join(folder, name[len(_GONE) :]))
+            gone = name[len(_GONE) :]
+            if gone not in ("", ".", ".."):
+                _remove(os.path.join(folder, gone))
         else:
             size += _place(archive, member, os.path.join(folder, name), root)
     return size

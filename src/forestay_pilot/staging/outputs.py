@@ -6,10 +6,12 @@ file and folder is fsynced before the manifest gets its name, and the manifest b
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +23,7 @@ from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.pump import SinkError, pump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from forestay_pilot.process.payload import ClaimedJob
 
@@ -80,8 +82,8 @@ def find_outputs(folder: str, patterns: Iterable[str], *, needed: bool = True) -
     for pattern in patterns:
         before = len(outputs)
         seen_before = 0
-        for match in glob.iglob(os.path.join(glob.escape(root), pattern), recursive=True):
-            for path in _files_at(match):
+        for match in matches_below(root, pattern):
+            for path in _files_at(match, root):
                 real = _real_path(path, folders)
                 if not real.startswith(root + os.sep) or not os.path.isfile(real):
                     continue  # a link out of the folder, a pipe, a socket: not an output
@@ -105,10 +107,58 @@ def _real_path(path: str, folders: dict[str, str]) -> str:
     return os.path.join(folders[parent], name)
 
 
-def _files_at(match: str) -> Iterable[str]:
+def matches_below(folder: str, pattern: str) -> Iterator[str]:
+    """The paths in a folder that match, as `glob` understands patterns; but no wildcard enters a link to a folder.
+
+    Two links to their own folder would otherwise have as many paths as there are ways through them.
+    """
+    part, _, rest = pattern.partition("/")
+    while part == "**" and rest.startswith("**/"):
+        rest = rest[3:]
+    if part in ("", "."):
+        yield from matches_below(folder, rest) if rest else [folder]
+    elif part == "**":
+        for below, names, _ in os.walk(folder):
+            names[:] = sorted(name for name in names if not name.startswith("."))
+            yield from matches_below(below, rest) if rest else [below]
+            if not rest:
+                return  # all that is in it counts
+    elif not glob.has_magic(part):
+        path = os.path.join(folder, part)
+        if not rest:
+            yield from [path] if os.path.lexists(path) else []
+        elif os.path.isdir(path):
+            yield from matches_below(path, rest)
+    else:
+        for entry in _entries(folder, part):
+            if not rest:
+                yield entry.path
+            elif entry.is_dir(follow_symlinks=False):
+                yield from matches_below(entry.path, rest)
+
+
+def is_below(path: str, root: str) -> bool:
+    """Whether a path leads into a folder, or to itself, once links are followed. The folder is without links."""
+    return f"{os.path.realpath(path)}{os.sep}".startswith(root + os.sep)
+
+
+def _entries(folder: str, part: str) -> list[os.DirEntry[str]]:
+    hidden = part.startswith(".")
+    match = re.compile(fnmatch.translate(part)).match
+    try:
+        with os.scandir(folder) as found:
+            entries = [entry for entry in found if match(entry.name) and (hidden or not entry.name.startswith("."))]
+    except OSError:
+        return []
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _files_at(match: str, root: str) -> Iterable[str]:
     if not os.path.isdir(match):
         yield match
         return
+    if not is_below(match, root):
+        return  # a link out of the folder
     for folder, _, names in os.walk(match):
         for name in sorted(names):
             yield os.path.join(folder, name)

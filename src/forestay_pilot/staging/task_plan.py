@@ -18,7 +18,7 @@ from typing import Any
 from forestay_pilot.containers.runtimes import NoContainerError
 from forestay_pilot.process.payload import BadClaimError
 from forestay_pilot.process.slot_end import symbol
-from forestay_pilot.staging.outputs import OutputMissingError
+from forestay_pilot.staging.outputs import OutputMissingError, is_below, matches_below
 from forestay_pilot.staging.transfer import FULL, StagingError
 
 ROOT = "root"
@@ -120,14 +120,13 @@ def found_outputs(plan: dict[str, Any], folder: str, *, all_needed: bool) -> lis
         path = str(output["path"])
         place = below(root, path)
         if is_pattern(path):
-            pattern = os.path.join(glob.escape(root), *(part for part in path.split("/") if part))
-            matches = [path for path in glob.iglob(pattern) if os.path.lexists(path)]
+            matches = list(matches_below(root, path))
         else:
             matches = [place] if os.path.exists(place) else []
             if not matches and all_needed:
                 raise OutputMissingError(f"the output {path} does not exist", pattern=path[-500:])
         for match in matches:
-            for file in _files_at(match):
+            for file in _files_at(match, root):
                 _make_real(file, root)
                 patterns[glob.escape(os.path.relpath(file, folder))] = None
     return list(patterns)
@@ -138,8 +137,8 @@ def is_pattern(path: str) -> bool:
     return glob.has_magic(path)
 
 
-def _files_at(place: str) -> list[str]:
-    if not os.path.isdir(place):
+def _files_at(place: str, root: str) -> list[str]:
+    if not os.path.isdir(place) or not is_below(place, os.path.realpath(root)):
         return [place] if os.path.isfile(place) or os.path.islink(place) else []
     return [os.path.join(at, name) for at, _, names in os.walk(place) for name in names]
 

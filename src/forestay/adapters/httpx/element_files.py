@@ -29,7 +29,7 @@ class HttpElementFiles:
             raise _trouble(place, status)
         return content
 
-    async def remove(self, place: str) -> bool:
+    async def remove(self, place: str, within: str) -> bool:
         status, _ = await self._call("DELETE", place, 1 << 16)
         if status in GONE:
             return False

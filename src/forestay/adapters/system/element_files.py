@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 from forestay.ports.errors import Permanent, Transient
@@ -21,8 +23,8 @@ class FolderFiles:
     async def read(self, place: str, most: int) -> bytes | None:
         return await asyncio.to_thread(self._read, place, most)
 
-    async def remove(self, place: str) -> bool:
-        return await asyncio.to_thread(self._remove, place)
+    async def remove(self, place: str, within: str) -> bool:
+        return await asyncio.to_thread(self._remove, place, within)
 
     async def folders(self, place: str) -> Sequence[str]:
         return await asyncio.to_thread(self._folders, place)
@@ -62,17 +64,29 @@ class FolderFiles:
             raise Permanent(f"{place} is larger than {most} bytes")
         return content
 
-    def _remove(self, place: str) -> bool:
+    def _remove(self, place: str, within: str) -> bool:
+        *folders, name = os.path.relpath(place, within).split("/")
+        if ".." in folders or name in ("", ".", ".."):
+            return False
+        opened: list[int] = []
         try:
-            os.unlink(place)
+            # Pilots write below: a link to a folder there may lead to anybody's files.
+            opened.append(os.open(within, os.O_RDONLY | os.O_DIRECTORY))
+            for folder in folders:
+                opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=opened[-1]))
+            os.unlink(name, dir_fd=opened[-1])
+            if folders:
+                with suppress(OSError):  # other files are in it
+                    os.rmdir(folders[-1], dir_fd=opened[-2])
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                return False
             raise Transient(f"{place}: {error.strerror}") from error
-        try:
-            os.rmdir(os.path.dirname(place))
-        except OSError:
-            return True  # other files are in it
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
         return True
 
 
@@ -93,7 +107,7 @@ class XrootdFiles:
             raise Transient(f"xrdcp returned {code}: {words[-200:]}")
         return content
 
-    async def remove(self, place: str) -> bool:
+    async def remove(self, place: str, within: str) -> bool:
         parts = urlsplit(place)
         code, _, words = await _run("xrdfs", parts.netloc, "rm", parts.path, most=1 << 16)
         if code == _NOT_THERE:

@@ -220,7 +220,7 @@ class Session:
                 hints.append("The request may have succeeded; check the job before retrying.")
             return hints
         if isinstance(error, errors.ConflictError) and "job" in str(error):
-            return ["The job has changed in the meantime. `forestay describe` shows its present state."]
+            return ["`forestay describe` shows the job's present state."]
         return []
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from forestay.domain.jobs.checkpoint import continued, progress, saved, words_of
 from forestay.domain.jobs.job_document import (
     EFFECTS,
+    FORMER_PILOT,
     PILOT_DEATHS,
     WRITER,
     AttemptOutcome,
@@ -180,6 +181,8 @@ def end(
                 document = saved(document, document.claim, report.manifest, report.content, report.number, now)
             return Applied(_settle(document, ending, now=now, by=by, answer=answer))
         late = document.former_claim == ending.claim and ending.outcome is AttemptOutcome.OK
+        if late and document.extra.get(FORMER_PILOT, by) != by:
+            return Superseded("another pilot held this claim")
         if late and document.state in (State.AVAILABLE, State.FAULTED):
             return Applied(_adopt(document, ending, now=now, by=by))
     if document.final:
@@ -221,8 +224,9 @@ def release(
     deaths = pilot_deaths(document) + 1
     words = f"; {deaths} pilots died while they ran it" if died and deaths > 1 else ""
     words += f"; attempt {document.attempt} may still be running" if overlap_possible else ""
+    extra = {**document.extra, FORMER_PILOT: held.pilot} | ({PILOT_DEATHS: deaths} if died else {})
     return _lose(
-        document.having(extra={**document.extra, PILOT_DEATHS: deaths}) if died else document,
+        document.having(extra=extra),
         now=now,
         by=by,
         note=f"{reason}{words}",

@@ -36,8 +36,12 @@ def reuse_fields(
     index: int | None,
     digests: Mapping[str, str],
     contents: Mapping[str, str] | None = None,
+    *,
+    owner: str = "",
 ) -> dict[str, str]:
     """The digest of everything that a job's result can depend on, by name.
+
+    The owner is part of it: at sites where jobs run as their submitters, each owner's pilots write results that no other owner can trust.
 
     ``digests``: of its inputs, by their names in its folder; ``contents``: of the files that its parameters name.
     """
@@ -46,6 +50,7 @@ def reuse_fields(
         return filled_text(text, parameters, index)
 
     values: dict[str, object] = {
+        "owner": owner,
         "command": [filled(word) for word in spec.command],
         "container": spec.container,
         "outputs": [[filled(text) for text in spec.outputs], sorted(spec.named_outputs.items())],

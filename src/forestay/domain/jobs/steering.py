@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from forestay.domain.jobs.claim import FailureAnswer, apply_held_completion
-from forestay.domain.jobs.job_document import PILOT_DEATHS, JobDocument, State, Token
+from forestay.domain.jobs.job_document import FORMER_PILOT, PILOT_DEATHS, JobDocument, State, Token
 from forestay.domain.jobs.lifecycle import Event, TransitionRefused, allowed, step
 from forestay.domain.jobs.resources import Resources
 
@@ -115,8 +115,10 @@ def take_notice(
 
 
 def _drop_claim(document: JobDocument, event: Event, *, now: int, by: str, note: str) -> JobDocument:
-    former = document.claim.id if document.claim else document.former_claim
+    former, extra = document.former_claim, document.extra
+    if document.claim is not None:
+        former, extra = document.claim.id, {**document.extra, FORMER_PILOT: document.claim.pilot}
     return step(
         document, event, now=now, by=by, note=note,
-        claim=None, phase=None, held_completion=None, former_claim=former, holders=(),
+        claim=None, phase=None, held_completion=None, former_claim=former, holders=(), extra=extra,
     )  # fmt: skip

@@ -39,6 +39,6 @@ class ElementFiles(Protocol):
         """Delete a folder with everything in it and return how many bytes that was. `Permanent` where that cannot be done."""
         ...
 
-    async def remove(self, place: str) -> bool:
-        """Delete a file and return whether it existed. `Transient` if that is unknown now."""
+    async def remove(self, place: str, within: str) -> bool:
+        """Delete a file and return whether it existed. Below `within` no link to a folder is followed. `Transient` if that is unknown now."""
         ...

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import orjson
 
 from forestay.domain.data.storage_element import AccessProtocol, Door, StorageElement
+from forestay.domain.jobs.inputs import wrong_name
 from forestay.domain.jobs.job_document import Manifest
 from forestay.ports.data.storage import ElementFiles, Signer
 from forestay.ports.errors import Permanent
@@ -98,9 +99,7 @@ class StorageAccess:
             raise Permanent(f"the manifest {manifest.path} is gone")
         if hashlib.sha256(content).hexdigest() != manifest.sha256:
             raise Permanent(f"{manifest.path} is not the manifest that was committed")
-        files = {
-            str(file["path"]): ManifestFile(file["bytes"], file["sha256"]) for file in orjson.loads(content)["files"]
-        }
+        files = _files_of(content, manifest.path)
         self._manifests[manifest.path, manifest.sha256] = files
         while len(self._manifests) > REMEMBER:
             self._manifests.popitem(last=False)
@@ -111,8 +110,10 @@ class StorageAccess:
         return await self.files[door.kind].read(self._place(element, door, path, "GET", 60), most)
 
     async def remove(self, element: StorageElement, path: str) -> bool:
+        """Delete a file of the outputs on an element, and return whether it existed."""
         door = self._door(element)
-        return await self.files[door.kind].remove(self._place(element, door, path, "DELETE", 60))
+        within = door.place(element.outputs or "")
+        return await self.files[door.kind].remove(self._place(element, door, path, "DELETE", 60), within)
 
     async def folders(self, element: StorageElement, path: str) -> Sequence[str]:
         door = self._door(element)
@@ -151,3 +152,18 @@ def element_path(text: str) -> ElementPath | None:
         return None
     element, _, path = text.removeprefix(ELEMENT).partition("/")
     return ElementPath(element, path) if element and path else None
+
+
+def _files_of(content: bytes, path: str) -> dict[str, ManifestFile]:
+    """The files of a manifest. It was written by a pilot: no name may lead out of its folder."""
+    try:
+        files = {file["path"]: ManifestFile(file["bytes"], file["sha256"]) for file in orjson.loads(content)["files"]}
+        sound = all(
+            isinstance(name, str) and isinstance(about.size, int) and isinstance(about.sha256, str)
+            for name, about in files.items()
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise Permanent(f"{path} is not a manifest") from error
+    if not sound or any(wrong_name(name) for name in files):
+        raise Permanent(f"{path} is not a manifest, or names files outside its folder")
+    return files

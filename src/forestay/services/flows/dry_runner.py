@@ -80,6 +80,7 @@ class _KnownRun:
     """The parts of the run that are known so far."""
 
     tenant: str
+    owner: str
     params: Mapping[str, object]
     until: float
     """Until when files are checked."""
@@ -131,12 +132,12 @@ class DryRunner:
     patience: float = PATIENCE
 
     async def dry_run(
-        self, plan: FlowPlan, params: Mapping[str, object], *, tenant: str, problems: Sequence[str] = ()
+        self, plan: FlowPlan, params: Mapping[str, object], *, tenant: str, owner: str, problems: Sequence[str] = ()
     ) -> DryRun:
         """Report what a run of this flow with these parameters would do."""
         flow = plan.flow
         given = {**flow.params, **params}
-        run = _KnownRun(tenant, given, self.clock.monotonic() + self.patience)
+        run = _KnownRun(tenant, owner, given, self.clock.monotonic() + self.patience)
         tasks = [await self._task(plan, task_plan, run) for task_plan in in_order(plan)]
         return DryRun(flow.name, plan.version, given, tuple(problems), flow.reuse, tuple(tasks), grown=plan.grown)
 
@@ -276,7 +277,7 @@ class DryRunner:
                 break
             some = jobs[start : start + AT_ONCE]
             place = f"{plan.flow.name}/{task.name}"
-            foreseen = await self.reuse.foresee(place, common.specification, some)
+            foreseen = await self.reuse.foresee(place, common.specification, some, owner=run.owner)
             looked += len(some)
             for job in some:
                 earlier = foreseen[job.job]

@@ -175,7 +175,9 @@ class FlowJobs:
             if self.reuse is not None and plan.flow.reuse and not order.undo:
                 place = f"{plan.flow.name}/{order.task}"
                 again = not order.work.endswith("@1")
-                job_elements = list(await self.reuse.decide(place, specification, job_elements, again=again))
+                job_elements = list(
+                    await self.reuse.decide(place, specification, job_elements, owner=batch.owner, again=again)
+                )
             await self.submitting.submit_elements(submission, job_elements, by=f"run:{batch.run}")
         reason = "what it is scattered over is not one file of the element with its number" if lacking else ""
         return Submitted(bad=bits_of(lacking), reason=reason)

@@ -114,7 +114,13 @@ class ResultReuse:
     files: FileDigests
 
     async def decide(
-        self, place: str, specification: Specification, elements: Sequence[JobElement], *, again: bool = False
+        self,
+        place: str,
+        specification: Specification,
+        elements: Sequence[JobElement],
+        *,
+        owner: str,
+        again: bool = False,
     ) -> Sequence[JobElement]:
         """The jobs to create: with the result of an earlier job, or with the reason why they run.
 
@@ -123,7 +129,7 @@ class ResultReuse:
         if why := never_reused(specification):
             return [_running(element, {}, why) for element in elements]
         tenant = specification.tenant
-        asked, decided = await self._keys(place, specification, elements)
+        asked, decided = await self._keys(place, specification, elements, owner)
         known = await self._get([name for job in asked for name in (_by_key(tenant, job.key), job.place)])
         named = [_job_of(known.get(_by_key(tenant, job.key))) for job in asked]
         earlier = await self.store.get(sorted({job for job in named if job}))
@@ -147,13 +153,13 @@ class ResultReuse:
         return [decided[element.job] for element in elements]
 
     async def foresee(
-        self, place: str, specification: Specification, elements: Sequence[JobElement]
+        self, place: str, specification: Specification, elements: Sequence[JobElement], *, owner: str
     ) -> Mapping[str, EarlierResult]:
         """What `decide` would decide for each job if it was created now. Nothing is written."""
         if why := never_reused(specification):
             return {element.job: EarlierResult(None, why) for element in elements}
         tenant = specification.tenant
-        asked, decided = await self._keys(place, specification, elements)
+        asked, decided = await self._keys(place, specification, elements, owner)
         known = await self._get([name for job in asked for name in (_by_key(tenant, job.key), job.place)])
         named = [_job_of(known.get(_by_key(tenant, job.key))) for job in asked]
         earlier = await self.store.get(sorted({job for job in named if job}))
@@ -164,7 +170,7 @@ class ResultReuse:
         return foreseen
 
     async def _keys(
-        self, place: str, specification: Specification, elements: Sequence[JobElement]
+        self, place: str, specification: Specification, elements: Sequence[JobElement], owner: str
     ) -> tuple[list[_Asked], dict[str, JobElement]]:
         wanted = {
             element.job: [filled(entry, element.parameters, element.at) for entry in specification.inputs]
@@ -188,7 +194,7 @@ class ResultReuse:
                 why = f"the content of {', '.join(sorted(missing))} is not known before the job runs"
                 decided[element.job] = _running(element, {}, why)
                 continue
-            fields = reuse_fields(specification, element.parameters, element.at, found, read)
+            fields = reuse_fields(specification, element.parameters, element.at, found, read, owner=owner)
             staged = {
                 job_input.name: found[job_input.name]
                 for job_input in wanted[element.job]

@@ -75,6 +75,13 @@ def test_what_the_result_cannot_depend_on_is_no_part_of_it() -> None:
     assert key(changed(resources=Resources(cpus=8), retry=RetryPolicy(3), id="other", name="renamed")) == key(BASE)
 
 
+def test_owners_have_keys_of_their_own() -> None:
+    """A pilot of one owner could have written the result."""
+    fields = [reuse_fields(*BASE, owner=owner) for owner in ("ann", "bob")]
+    assert reuse_key("t", fields[0]) != reuse_key("t", fields[1])
+    assert differing(*fields) == ["owner"]
+
+
 def test_tenants_have_keys_of_their_own() -> None:
     assert key(changed(tenant="u")) != key(BASE)
 

@@ -40,6 +40,15 @@ def test_later_layers_change_earlier_ones(tmp_path: Path) -> None:
     assert (root / "script").stat().st_mode & 0o7777 == 0o755, "nothing runs with the rights of another user"
 
 
+@pytest.mark.parametrize("name", [".wh...", ".wh..", ".wh.", "etc/.wh..."])
+def test_a_whiteout_removes_nothing_but_a_name_beside_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "precious").write_text("kept")
+    root = unpack(tmp_path, layer((member("etc/a"), b"1"), (member("usr/b"), b"1")), layer((member(name), b"")))
+    assert (tmp_path / "precious").read_text() == "kept"
+    assert (root / "etc/a").exists()
+    assert (root / "usr/b").exists()
+
+
 def test_nothing_gets_out_of_the_folder(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -118,6 +118,34 @@ def test_links_out_of_the_folder_are_not_outputs(folder: Path, tmp_path: Path) -
     }
 
 
+@pytest.mark.parametrize("pattern", ["**/x", "*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/x", "**/**/**/**/**/x"])
+def test_links_to_their_own_folder_are_walked_once(folder: Path, pattern: str) -> None:
+    """Two of them have as many paths as there are ways through them."""
+    for name in "abc":
+        (folder / name).symlink_to(".")
+    (folder / "x").write_text("1")
+    found = find_outputs(str(folder), [pattern], needed=False)
+    assert found == ({"x": str(folder / "x")} if pattern.startswith("**") else {})
+
+
+def test_a_link_to_a_folder_outside_is_not_walked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "o.root").symlink_to("/")
+    walk, walked = os.walk, []
+
+    def noted(top: str) -> object:
+        walked.append(os.path.realpath(top))
+        return walk(top)
+
+    monkeypatch.setattr(os, "walk", noted)
+    assert find_outputs(str(folder), ["o*"], needed=False) == {}
+    assert "/" not in walked
+
+
+def test_a_link_that_is_named_is_followed_inside_the_folder(folder: Path) -> None:
+    (folder / "latest").symlink_to("deep")
+    assert find_outputs(str(folder), ["latest/er/*.txt"]) == {"latest/er/b.txt": str(folder / "deep/er/b.txt")}
+
+
 def test_two_patterns_may_name_one_file(folder: Path) -> None:
     assert list(find_outputs(str(folder), ["*.txt", "a.*"])) == ["a.txt"]
 

@@ -106,7 +106,7 @@ class Bench:
         self.dry_runner = DryRunner(files, outputs, reuse, self.clock)
 
     async def dry_run(self, plan: FlowPlan, **params: object) -> DryRun:
-        return await self.dry_runner.dry_run(plan, params, tenant=TENANT)
+        return await self.dry_runner.dry_run(plan, params, tenant=TENANT, owner="ann")
 
     async def run(self, plan: FlowPlan, name: str, **params: object) -> dict[str, tuple[int, int]]:
         """How many jobs of each task were reused and run."""

@@ -143,7 +143,7 @@ def hints(last: dict[str, Any], asked_memory: int) -> list[str]:
     if last.get("exit_code") == 126:
         return ["The command cannot be executed on that host; is the file executable?"]
     if last.get("signal") == 9 and last.get("reason") != "cancelled":
-        return ["It was killed (signal 9), often by the system when a machine runs out of memory."]
+        return ["It was killed (signal 9); `forestay explain` says by whom, as far as the evidence shows."]
     return []
 
 

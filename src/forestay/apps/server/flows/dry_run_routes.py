@@ -125,7 +125,9 @@ async def dry_run(context: TheDesk, who: Submitter, body: DryRunIn) -> Response:
     except Permanent as error:
         problems.append(str(error))
     params: Mapping[str, object] = {name: value for name, value in body.params.items() if name in known}
-    forecast = await services.dry_runner.dry_run(plan, {**known, **params}, tenant=who.tenant, problems=problems)
+    forecast = await services.dry_runner.dry_run(
+        plan, {**known, **params}, tenant=who.tenant, owner=who.subject, problems=problems
+    )
     await services.rule_cache.refresh()
     sets = services.rule_cache.sets_for(who.tenant, plan.flow.name)
     suspension = await services.suspensions.suspension(who.tenant, plan.version)

@@ -17,7 +17,7 @@ def without_controls(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    if re.search(r"[\x00-\x1f\x7f\u2028\u2029\u202a-\u202e\u2066-\u2069]", text):
+    if re.search(r"[\x00-\x1f\x7f-\x9f\xad\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]", text):
         raise ValueError("control and direction characters are not allowed")
     return text
 

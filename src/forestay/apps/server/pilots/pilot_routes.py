@@ -315,6 +315,9 @@ async def _specifications(
         why = "a specification is missing"
     except PortError as error:
         why = str(error)
+    except Exception:
+        await _take_back(context, granted, "what its claim consists of could not be read")
+        raise
     await _take_back(context, granted, why)
     raise HttpProblem(503, why)
 

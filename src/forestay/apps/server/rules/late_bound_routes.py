@@ -75,6 +75,7 @@ async def find_places(context: TheDesk, who: Viewer) -> Response:
 @router.put("/late-bound-tasks/{task}", response_model=LateBoundTaskOut, responses=errors(400, 404, body=True))
 async def bind_late_bound_task(context: TheDesk, who: Operator, task: LateBoundTask, body: LateBoundTaskIn) -> Response:
     """Bind a stored flow to a place: tasks that begin from now on run it."""
+    await context.note(who, "late-bound.bind", task, flow=body.flow)
     binding = WorkletBinding(task, body.flow, dict(body.params), who.subject, context.services.components.clock.now())
     await context.services.worklets.bind(who.tenant, binding)
     return json_answer(_shown(binding))
@@ -98,6 +99,7 @@ async def unbind_late_bound_task(context: TheDesk, who: Operator, task: LateBoun
     before = await context.services.worklets.binding(who.tenant, task)
     if before is None:
         raise HttpProblem(404, f"no flow is bound to {task}")
+    await context.note(who, "late-bound.unbind", task)
     await context.services.worklets.bind(
         who.tenant, WorkletBinding(task, "", {}, who.subject, context.services.components.clock.now())
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import NothingOut, Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Administrator, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Administrator, RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
 from forestay.apps.server.jobs.job_routes import json_answer
@@ -17,6 +17,7 @@ from forestay.domain.jobs.requirements import MAX_SEATS
 from forestay.domain.scheduling.licence import Licence
 from forestay.formats.jobs.job_json import Json
 from forestay.formats.jobs.job_public import time_text
+from forestay.ports.operations.identity import Principal
 
 router = Router(prefix="/v1/licences", tags=["licences"])
 LicenceName = Annotated[
@@ -59,6 +60,7 @@ async def licences(context: TheDesk, who: Viewer) -> Response:
 @router.put("/{licence}", response_model=LicenceOut, responses=errors(body=True))
 async def put(context: TheDesk, who: Administrator, licence: LicenceName, body: SeatsIn) -> Response:
     """Set how many seats a licence has. Running jobs keep theirs."""
+    _of_the_domain(context, who)
     await context.note(who, "set licence", licence, why=f"{body.seats} seats")
     return json_answer(_shown(await context.services.seats.put(licence, body.seats), set()))
 
@@ -66,10 +68,18 @@ async def put(context: TheDesk, who: Administrator, licence: LicenceName, body: 
 @router.delete("/{licence}", response_model=NothingOut, responses=errors(404))
 async def remove(context: TheDesk, who: Administrator, licence: LicenceName) -> Response:
     """Remove a licence of which no seat is in use."""
+    _of_the_domain(context, who)
     await context.note(who, "remove licence", licence)
     if not await context.services.seats.remove(licence):
         raise HttpProblem(404, f"there is no licence {licence}")
     return json_answer({})
+
+
+def _of_the_domain(context: RequestContext, who: Principal) -> None:
+    """Only administrators of the administrative tenant may change licences, which all tenants share."""
+    admin = context.services.components.settings.admin_tenant
+    if who.tenant != admin:
+        raise HttpProblem(403, f"only an administrator of tenant {admin} may change licences")
 
 
 def _shown(licence: Licence, own: set[str]) -> Json:

@@ -47,10 +47,13 @@ async def test_a_job_waits_for_a_pilot_that_satisfies_it_and_its_devices_are_rec
 
 
 async def test_seats_are_counted_over_the_domain(server: RunningServer, tenant: str) -> None:
-    ada, admin = server.person("submitter", tenant=tenant), server.person("administrator", tenant=tenant)
+    ada, stranger = server.person("submitter", tenant=tenant), server.person("administrator", tenant=tenant)
+    admin = server.person("administrator", tenant=server.services.components.settings.admin_tenant)
     name = f"lic-{tenant}"[:64]
     assert (await ada.put(f"/v1/licences/{name}", json={"seats": 1})).status_code == 403
+    problem(await stranger.put(f"/v1/licences/{name}", json={"seats": 1}), 403)
     assert (await admin.put(f"/v1/licences/{name}", json={"seats": 1})).json()["free"] == 1
+    problem(await stranger.delete(f"/v1/licences/{name}"), 403)
     first = await submit_one(ada, licences={name: 1})
     pilot = await ScriptedPilot.register(server, tenant)
     claim = await pilot.claim_one()
