@@ -24,6 +24,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 )
 from forestay.domain.flows.definition.job_check import check_job
 from forestay.domain.jobs.amounts import duration_of, size_of
+from forestay.domain.jobs.job_secrets import secrets_from_plain
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy, WhenExhausted
 from forestay.flows.flow_context import FlowContext, PendingWork, flow_context
@@ -320,6 +321,7 @@ def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> J
         requires=str(take.pop("requires", "")),
         licences={str(name): int(seats) for name, seats in take.pop("licences", {}).items()},
         checkpoint=_checkpoint(name, take.pop("checkpoint", None)),
+        secrets=secrets_from_plain(take.pop("secrets", None)),
     )
     if take:
         raise TypeError(f"{name}: a job has no {', '.join(sorted(take))}")

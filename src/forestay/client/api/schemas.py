@@ -340,6 +340,7 @@ class SpecificationJson(TypedDict):
     requires: NotRequired[str]
     licences: NotRequired[dict[str, int]]
     checkpoint: NotRequired[CheckpointJson | None]
+    secrets: NotRequired[dict[str, str | dict[str, str]]]
 
 
 class StartedRunJson(TypedDict):
@@ -408,6 +409,7 @@ class StoredSpecificationJson(TypedDict):
     requires: NotRequired[str]
     licences: NotRequired[dict[str, int]]
     checkpoint: NotRequired[StoredCheckpointJson | None]
+    secrets: NotRequired[dict[str, str | dict[str, str]]]
 
 
 class Story(TypedDict):

@@ -311,7 +311,9 @@ def needs_person(document: JobDocument) -> str:
     return ""
 
 
-_BEFORE_THE_START = frozenset({NOT_STARTED, "data-missing", "data-corrupt", "transfer", "image-failed"})
+_BEFORE_THE_START = frozenset(
+    {NOT_STARTED, "data-missing", "data-corrupt", "transfer", "image-failed", "secret-failed"}
+)
 _PARTS_OF_A_START = frozenset({"program", "folder", "process"})
 _KILLED = (137, 143)
 """The exit codes of a shell whose child was ended by SIGKILL or SIGTERM."""

@@ -80,7 +80,8 @@ def is_polled(document: JobDocument) -> bool:
 
 def is_forwardable(specification: Specification) -> bool:
     """Whether a job that was not submitted as a TES task can be sent to a task server: its command alone defines it."""
-    return not specification.inputs and not specification.outputs and specification.runner is RunnerKind.PROCESS
+    needs_pilot = specification.inputs or specification.outputs or specification.secrets
+    return not needs_pilot and specification.runner is RunnerKind.PROCESS
 
 
 def key_of(job: str, token: Token) -> str:

@@ -1,10 +1,12 @@
-"""What a job needs of its pilot beyond amounts of resources: features, and seats of licences."""
+"""What a job needs of its pilot beyond amounts of resources: features, seats of licences, and secrets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import Any, Protocol
+
+from forestay.domain.jobs.job_secrets import SecretReference, secrets_as_plain, secrets_requirement, wrong_secrets
 
 REQUIRES = "requires"
 """The field of a document for the condition that its pilot has to satisfy."""
@@ -22,20 +24,24 @@ class _HasNeeds(Protocol):
     def requires(self) -> str: ...
     @property
     def licences(self) -> Mapping[str, int]: ...
+    @property
+    def secrets(self) -> Mapping[str, SecretReference]: ...
+    @property
+    def environment(self) -> Mapping[str, str]: ...
 
 
 def needs_as_plain(job: _HasNeeds) -> dict[str, Any]:
-    """The two fields, without defaults: ids of specifications without them stay as they were."""
+    """The three fields, without defaults: ids of specifications without them stay as they were."""
     out: dict[str, Any] = {}
     if job.requires:
         out["requires"] = job.requires
     if job.licences:
         out["licences"] = dict(sorted(job.licences.items()))
-    return out
+    return out | secrets_as_plain(job.secrets)
 
 
 def wrong_needs(job: _HasNeeds) -> list[tuple[tuple[str, ...], str]]:
-    """The errors in the two fields, each with its position. Whether the condition compiles is checked elsewhere."""
+    """The errors in the three fields, each with its position. Whether the condition compiles is checked elsewhere."""
     wrong: list[tuple[tuple[str, ...], str]] = []
     if len(job.requires) > MAX_REQUIREMENT:
         wrong.append((("requires",), f"a requirement has at most {MAX_REQUIREMENT} characters"))
@@ -46,6 +52,7 @@ def wrong_needs(job: _HasNeeds) -> list[tuple[tuple[str, ...], str]]:
             wrong.append((("licences", name), "a licence's name has letters, digits, '.', '_', '@' and '-'"))
         elif not 1 <= seats <= MAX_SEATS:
             wrong.append((("licences", name), f"a job has 1 to {MAX_SEATS:,} seats of a licence"))
+    wrong += [(("secrets", *at), words) for at, words in wrong_secrets(job.secrets, job.environment)]
     return wrong
 
 
@@ -64,8 +71,16 @@ def licences_of(extra: Mapping[str, object]) -> Mapping[str, int]:
 def needs_extra(job: _HasNeeds) -> dict[str, object]:
     """The part that a job's document repeats, since the dispatcher does not read specifications."""
     out: dict[str, object] = {}
-    if job.requires:
-        out[REQUIRES] = job.requires
+    if condition := _whole_requirement(job):
+        out[REQUIRES] = condition
     if job.licences:
         out[LICENCES] = dict(job.licences)
     return out
+
+
+def _whole_requirement(job: _HasNeeds) -> str:
+    """What the job asks for, and the sources of its secrets."""
+    sources = secrets_requirement(job.secrets)
+    if not job.requires or not sources:
+        return job.requires or sources
+    return f"({job.requires}) && {sources}"

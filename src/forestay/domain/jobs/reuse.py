@@ -1,6 +1,6 @@
 """Whether the result of an earlier job may replace that of a new one: only if everything that can affect the result is the same.
 
-That is its *reuse key*: the specification as it is for this job (command, environment, container, outputs, parameters, number) and the digest of every input.
+That is its *reuse key*: the specification as it is for this job (command, environment, references of secrets, container, outputs, parameters, number) and the digest of every input.
 Resources, priority, retries, labels and names of runs are not part of it. Jobs with external effects are never reused.
 """
 
@@ -58,6 +58,8 @@ def reuse_fields(
         "specification": sorted(spec.extra.items()),
     }
     values |= {f"environment {name}": filled(value) for name, value in spec.environment.items()}
+    # By reference: a value that is replaced at its source changes no key, and none can be guessed from one.
+    values |= {f"secret {name}": [str(reference), reference.as_file] for name, reference in spec.secrets.items()}
     values |= {f"parameter {name}": value for name, value in parameters.items()}
     values |= {f"input {name}": digest for name, digest in digests.items()}
     values |= {f"file {path}": digest for path, digest in (contents or {}).items()}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from forestay.domain.jobs.inputs import JobInput, Staging
+from forestay.domain.jobs.job_secrets import SecretReference
 from forestay.domain.jobs.resources import Resources
 
 
@@ -89,6 +90,8 @@ class Specification:
     """A condition over the features that pilots report, such as `gpu.model == "A100"`; empty: any pilot with free resources will do."""
     licences: Mapping[str, int] = field(default_factory=dict)
     """Seats that each job has while it runs, by licence."""
+    secrets: Mapping[str, SecretReference] = field(default_factory=dict)
+    """Values that its pilot gives it, by the variable that has each, or the path of a file with it."""
     checkpoint: CheckpointPolicy | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extra: Mapping[str, object] = field(default_factory=dict)

@@ -34,13 +34,14 @@ from forestay.domain.flows.definition.flow_pattern import (
 from forestay.domain.flows.definition.flow_problem import FlowProblem, Place
 from forestay.domain.flows.definition.flow_version import LANGUAGE, flow_as_plain
 from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.job_secrets import SecretReference, secrets_from_plain
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy, WhenExhausted
 from forestay.formats.text.document_fields import Fields, depth_of, duration_of, size_of
 
 JOB_FIELDS = (
     "command", "run", "environment", "resources", "inputs", "staging", "outputs", "result", "container", "effects", "max_attempts", "retry_wait",
-    "when_exhausted", "expected_runtime", "priority", "labels", "wait", "requires", "licences", "checkpoint",
+    "when_exhausted", "expected_runtime", "priority", "labels", "wait", "requires", "licences", "checkpoint", "secrets",
 )  # fmt: skip
 ANY_TASK = ("after", "when", "scatter", "tolerate", "compensate", "action", "deadline", "when_failed")
 KINDS = ("command", "run", "flow", "worklet", "merge", "ask", "wait_for", "loop", "choose")
@@ -327,7 +328,18 @@ def _job(fields: Fields, record: dict[str, object], at: Place) -> JobPattern:
         requires=fields.text(record.get("requires", ""), (*at, "requires"), empty=True),
         licences=_licences(fields, record.get("licences", {}), (*at, "licences")),
         checkpoint=_checkpoint(fields, record.get("checkpoint"), (*at, "checkpoint")),
+        secrets=_secrets(fields, record.get("secrets", {}), (*at, "secrets")),
     )
+
+
+def _secrets(fields: Fields, data: object, at: Place) -> dict[str, SecretReference]:
+    secrets: dict[str, SecretReference] = {}
+    for variable, value in fields.record(data, at, None, what="secrets by variable").items():
+        try:
+            secrets |= secrets_from_plain({variable: value})
+        except ValueError as error:
+            fields.wrong((*at, variable), str(error).partition(": ")[2])
+    return secrets
 
 
 def _checkpoint(fields: Fields, data: object, at: Place) -> CheckpointPolicy | None:

@@ -82,6 +82,7 @@ def _job() -> Schema:
             "every": _said(_ref("duration"), "Commit the files also while the job runs, so often."),
             "grace": _said(_ref("duration"), "The time to write the files and to end after the signal."),
         }, required=["files"]), "The files from which the next attempt continues."),
+        "secrets": _by_name({"anyOf": [_TEXT, {**_record({"file": _TEXT, "vault": _TEXT, "as": {"enum": ["variable", "file"]}}), "minProperties": 1}]}, "Values that the pilot gives to the job, by variable: file:NAME or vault:PATH#KEY; with {file: NAME, as: file} the variable has the path of a file with the value."),
     }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from forestay.domain.jobs.job_document import (
     Transition,
     search_fields,
 )
+from forestay.domain.jobs.job_secrets import secrets_from_plain
 from forestay.domain.jobs.requirements import needs_as_plain
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification, WhenExhausted
@@ -331,7 +332,7 @@ def specification_to_json(spec: Specification) -> Json:
 _SPEC_KNOWN = frozenset(
     {
         "id", "tenant", "name", "command", "environment", "resources", "inputs", "staging", "outputs", "named_outputs",
-        "effects", "runner", "container", "retry", "requires", "licences", "checkpoint",
+        "effects", "runner", "container", "retry", "requires", "licences", "checkpoint", "secrets",
     }
 )  # fmt: skip
 
@@ -353,6 +354,7 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         container=data.get("container", ""),
         requires=data.get("requires", ""),
         licences=data.get("licences", {}),
+        secrets=secrets_from_plain(data.get("secrets")),
         checkpoint=checkpoint_from_plain(data.get("checkpoint")),
         retry=retry_from_json(data["retry"]),
         extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},

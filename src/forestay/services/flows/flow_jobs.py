@@ -145,8 +145,9 @@ class FlowJobs:
             raise Permanent(f"the jobs of {order.work} cannot be created: {error}") from error
         self._check_inputs(batch, common.specification.inputs, [(at, given_parameters[at]) for at in wanted])
         content = asdict(common.specification)
-        if content["checkpoint"] is None:
-            del content["checkpoint"]  # its id is what it was before there were any
+        for name in ("checkpoint", "secrets"):
+            if not content[name]:
+                del content[name]  # its id is what it was before there were any
         named = specification_named(batch.tenant, content)
         specification = replace(common.specification, id=named)
         for start in range(0, len(wanted), BULK):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.jobs.inputs import JobInput
+from forestay.domain.jobs.job_secrets import SecretReference
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.reuse import differing, named_files, never_reused, reuse_fields, reuse_key
 from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification
@@ -55,6 +56,7 @@ def changed(**fields: Any) -> Asked:
         (changed(outputs=("out", "log")), "outputs"),
         (changed(named_outputs={"bam": "out"}), "outputs"),
         (changed(extra={"new": 1}), "specification"),
+        (changed(secrets={"DB": SecretReference("file", "db")}), "secret DB"),
         ((SPEC, BASE[1], 4, *BASE[3:]), "index"),
         ((*BASE[:3], {"in": "d9"}, BASE[4]), "input in"),
         ((*BASE[:3], {"other": "d1"}, BASE[4]), "input other"),

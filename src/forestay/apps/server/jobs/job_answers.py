@@ -238,6 +238,8 @@ class SpecificationOut(Out):
     requires: str = ""
     licences: dict[str, int] = Field(default_factory=dict)
     checkpoint: CheckpointPolicyOut | None = None
+    secrets: dict[str, str | dict[str, str]] = Field(default_factory=dict)
+    """References, by variable; never values."""
 
 
 class LineOut(Out):

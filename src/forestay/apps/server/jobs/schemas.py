@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 from forestay.apps.server.http.schemas import INT64, EnvName, Id, Model, Name, NoNul, Reason, Word, one_line
 from forestay.domain.jobs.checkpoint import MAX_EVERY, MAX_FILES, MAX_GRACE
 from forestay.domain.jobs.container_image import image_problem
+from forestay.domain.jobs.job_secrets import LONGEST, MAX_SECRETS, secrets_from_plain, wrong_secrets
 
 
 def inside_folder(pattern: str) -> str:
@@ -52,6 +53,9 @@ class CheckpointIn(Model):
     grace: int = Field(default=10, ge=1, le=MAX_GRACE)
 
 
+SecretText = Annotated[str, Field(min_length=1, max_length=LONGEST + 10), AfterValidator(one_line)]
+
+
 class SpecificationIn(Model):
     name: Name = "job"
     command: list[Annotated[NoNul, Field(max_length=131_072)]] = Field(min_length=1, max_length=10_000)
@@ -75,6 +79,11 @@ class SpecificationIn(Model):
         Annotated[int, Field(ge=1, le=10_000)],
     ] = Field(default_factory=dict, max_length=8)
     checkpoint: CheckpointIn | None = None
+    secrets: dict[
+        Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")],
+        SecretText | dict[Literal["file", "vault", "as"], SecretText],
+    ] = Field(default_factory=dict, max_length=MAX_SECRETS)
+    """By variable: `file:NAME` or `vault:PATH#KEY`; with `{"file": NAME, "as": "file"}` the variable has the path of a file with the value."""
 
     @model_validator(mode="after")
     def _calls_are_plain(self) -> SpecificationIn:
@@ -82,9 +91,21 @@ class SpecificationIn(Model):
             raise ValueError(f"container: {why}")
         if self.container and self.runner == "warm":
             raise ValueError("a function call cannot run in a container; use runner `process`")
+        if self.secrets and (why := _wrong_secrets(self)):
+            raise ValueError(f"secrets: {why}")
+        if self.secrets and self.runner == "warm":
+            raise ValueError(
+                "a function call cannot have secrets: its interpreter serves other calls, too; use runner `process`"
+            )
         if self.checkpoint is not None and self.runner == "warm":
             raise ValueError("a function call cannot have checkpoints; use runner `process`")
         return self
+
+
+def _wrong_secrets(specification: SpecificationIn) -> str:
+    """The first error; a reference that makes no sense raises ValueError."""
+    wrong = wrong_secrets(secrets_from_plain(specification.secrets), specification.environment)
+    return next((f"{': '.join(at)}: {words}" if at else words for at, words in wrong), "")
 
 
 class JobIn(Model):

@@ -13,6 +13,7 @@ from forestay.domain.jobs.checkpoint import checkpoint_as_plain, checkpoint_from
 from forestay.domain.jobs.colocation_key import COLOCATE
 from forestay.domain.jobs.conversation import DOWNSTREAM_TAG, is_forwardable
 from forestay.domain.jobs.inputs import JobInput, Staging, filled, produced, wrong_input
+from forestay.domain.jobs.job_secrets import secrets_as_plain, secrets_from_plain
 from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification, WhenExhausted
@@ -43,7 +44,8 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
         if not content[name]:
             del content[name]
     checkpoint = checkpoint_from_plain(content.pop("checkpoint"))
-    content |= checkpoint_as_plain(checkpoint)
+    secrets = secrets_from_plain(content.pop("secrets"))
+    content |= checkpoint_as_plain(checkpoint) | secrets_as_plain(secrets)
     return Specification(
         id=specification_named(tenant, content | ({COLOCATE: colocate} if colocate else {})),
         tenant=tenant,
@@ -61,6 +63,7 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
         container=specification.container,
         requires=specification.requires,
         licences=specification.licences,
+        secrets=secrets,
         checkpoint=checkpoint,
         retry=RetryPolicy(
             specification.max_attempts, specification.retry_wait, WhenExhausted(specification.when_exhausted)
@@ -128,7 +131,7 @@ def _not_for_downstream(spec: Specification, wanted: str, actual: str | None) ->
         return {at: f"there is no downstream {wanted[:64]} for this tenant"}
     if not is_forwardable(spec):
         return {
-            at: "files and function calls cannot be forwarded to a downstream; use a TES task, which states where its files are"
+            at: "files, secrets and function calls cannot be forwarded to a downstream; use a TES task, which states where its files are"
         }
     return {}
 

@@ -60,6 +60,10 @@ _REASONS: dict[str, _KnownError] = {
         Cause.NODE, RetryNeed.ELSEWHERE,
         "The container runtime of the host could not prepare the image.", "Read the runtime's words in the log; the job may succeed elsewhere.",
     ),
+    "secret-failed": _KnownError(
+        Cause.NODE, RetryNeed.ELSEWHERE,
+        "The pilot could not read a secret of the job.", "Read its words in the log; the job may succeed elsewhere.",
+    ),
     "output-missing": _KnownError(
         Cause.OUTPUT_MISSING, RetryNeed.NO,
         "It exited successfully, but a declared output file does not exist.", "Read its log: it may have failed without an error code.",
@@ -182,6 +186,33 @@ _IMAGE: dict[str, _KnownError] = {
     ),
 }  # fmt: skip
 """Causes of a container image that could not be obtained, by the pilot's error."""
+_SECRET: dict[str, _KnownError] = {
+    "not-found": _KnownError(
+        Cause.BAD_INPUT, RetryNeed.NO,
+        "The site has no such secret.", "Check the name of the secret, or ask the site's administrator to add it.",
+    ),
+    "not-allowed": _KnownError(
+        Cause.POLICY, RetryNeed.NO,
+        "The site does not let the job's owner use this secret.", "Ask the site's administrator to add the owner to the list of this secret.",
+    ),
+    "unfit": _KnownError(
+        Cause.BAD_INPUT, RetryNeed.NO,
+        "The value of a secret cannot be given to the job: it is too large, or no text for a variable.", "Take it as a file (`as: file`), or ask for a smaller one.",
+    ),
+    "denied": _KnownError(
+        Cause.POLICY, RetryNeed.ELSEWHERE,
+        "The source of a secret refuses the pilot.", "The site's administrator should check the pilot's token and its policy in Vault.",
+    ),
+    "unreachable": _KnownError(
+        Cause.NETWORK, RetryNeed.SAME,
+        "The source of a secret did not answer, or cannot answer now.", "This is usually transient; otherwise check whether Vault runs, is unsealed and can be reached from the hosts.",
+    ),
+    "insecure": _KnownError(
+        Cause.NODE, RetryNeed.ELSEWHERE,
+        "The source of a secret is not set up securely on the host, so the pilot does not use it.", "Read the pilot's words in the log; correct the owner or the permissions.",
+    ),
+}  # fmt: skip
+"""Causes of a secret that could not be given to a job, by the pilot's error."""
 _NO_ROAD = _KnownError(
     Cause.NETWORK, RetryNeed.SAME,
     "The host of an input could not be reached.", "This is usually transient; otherwise check the network and whether the host runs.",
@@ -271,8 +302,14 @@ _INTO: dict[str, _KnownError] = {
 }
 """Causes of an input that could not be written into the job's folder."""
 
-_STAGED = {"image-failed": _IMAGE, "disk": _INTO, "data-missing": _SOURCE, "transfer": _TRANSFER}
-"""Of an input, by the reason."""
+_STAGED = {
+    "image-failed": _IMAGE,
+    "secret-failed": _SECRET,
+    "disk": _INTO,
+    "data-missing": _SOURCE,
+    "transfer": _TRANSFER,
+}
+"""Of what is brought before the start, by the reason."""
 
 _STORAGE_WORDS = ("HTTP ", "S3 ", "XRootD ", "connection ", "no addresses")
 """How the errors of storage elements begin, not all of which are known."""

@@ -184,6 +184,7 @@ _STAGES = {
     "transfer": AttemptStage.STAGING_IN,
     "data-corrupt": AttemptStage.STAGING_IN,
     "image-failed": AttemptStage.STAGING_IN,
+    "secret-failed": AttemptStage.STAGING_IN,
     "output-missing": AttemptStage.STAGING_OUT,
     "output-failed": AttemptStage.STAGING_OUT,
 }

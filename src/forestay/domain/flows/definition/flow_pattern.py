@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.job_secrets import SecretReference
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy
 
@@ -44,6 +45,7 @@ class JobPattern:
     """False: fire and forget. The task succeeds when its jobs are accepted."""
     requires: str = ""
     licences: Mapping[str, int] = field(default_factory=dict)
+    secrets: Mapping[str, SecretReference] = field(default_factory=dict)
     checkpoint: CheckpointPolicy | None = None
 
 

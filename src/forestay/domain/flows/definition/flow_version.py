@@ -44,6 +44,7 @@ from forestay.domain.flows.definition.flow_pattern import (
 from forestay.domain.flows.definition.flow_plan import FlowPlan, plan_flow
 from forestay.domain.jobs.checkpoint import checkpoint_as_plain, checkpoint_from_plain
 from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.job_secrets import secrets_from_plain
 from forestay.domain.jobs.requirements import needs_as_plain
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
@@ -364,5 +365,6 @@ def job_from_plain(data: Mapping[str, Any]) -> JobPattern:
         wait=data.get("wait", True),
         requires=data.get("requires", ""),
         licences=data.get("licences", {}),
+        secrets=secrets_from_plain(data.get("secrets")),
         checkpoint=checkpoint_from_plain(data.get("checkpoint")),
     )

@@ -92,6 +92,7 @@ def task_jobs(plan: FlowPlan, order: WorkOrder, *, tenant: str, files: Files, so
         effects=job.effects,
         requires=job.requires,
         licences=job.licences,
+        secrets=job.secrets,
         checkpoint=job.checkpoint,
         retry=job.retry,
     )
