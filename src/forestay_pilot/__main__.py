@@ -16,6 +16,7 @@ from forestay_pilot.cache.cache import CacheSettings
 from forestay_pilot.cache.cache_policy import POLICIES
 from forestay_pilot.claims.lifetime import batch_job_name, least, told_by_batch_system
 from forestay_pilot.containers.runtimes import ContainerRuntimes, find_bubblewrap, find_program, read_mount
+from forestay_pilot.job_secrets.site_secrets import SiteSecretsFile
 from forestay_pilot.link.announcement import announce
 from forestay_pilot.link.environment import PilotEnvironment, check_environment
 from forestay_pilot.link.features import machine_features
@@ -132,6 +133,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="PATH[:rw]",
         help="a folder that every container sees, read-only unless `:rw` follows; may be repeated",
+    )
+    add(
+        "--secrets",
+        metavar="FILE",
+        help="what secrets of the site which owners' jobs may have, as JSON; /dev/fd/N: read once from that descriptor",
     )
     add(
         "--claim-wait",
@@ -335,6 +341,7 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
         certificate=arguments.certificate,
         cache=_cache_settings(arguments),
         share=arguments.share,
+        secrets=None if arguments.secrets is None else SiteSecretsFile(arguments.secrets),
         surroundings=Surroundings(
             grace=arguments.grace,
             groups=_groups(arguments.cgroup),

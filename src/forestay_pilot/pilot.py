@@ -21,6 +21,8 @@ from forestay_pilot.claims.slot import Slot
 from forestay_pilot.claims.work_requests import WorkRequests
 from forestay_pilot.containers.container_cleanup import remove_containers
 from forestay_pilot.containers.image_store import ImageStore
+from forestay_pilot.job_secrets.job_secrets import SecretProvider
+from forestay_pilot.job_secrets.site_secrets import SiteSecretsFile
 from forestay_pilot.link.channel import ServerChannel
 from forestay_pilot.link.heartbeat_sender import HeartbeatSender
 from forestay_pilot.link.held_claims import QUANTITIES, ClaimInHand, HeldClaims, SentRequest
@@ -72,6 +74,7 @@ class PilotSettings:
     surroundings: Surroundings = field(default_factory=Surroundings)
     devices: list[Device] = field(default_factory=list)
     features: dict[str, str] = field(default_factory=dict)
+    secrets: SiteSecretsFile | None = None
 
 
 class EnrolmentRefusedError(Exception):
@@ -154,6 +157,7 @@ class PilotProcess:
         containers = self._settings.surroundings.containers
         remove_containers(containers.podman, folder.abandoned)
         self._images = ImageStore(containers)
+        self._secrets = SecretProvider(self._settings.secrets, folder.path)
         self._identity.tell(self._cache.registration())
         try:
             enrolled_at = self._enrol()
@@ -162,6 +166,7 @@ class PilotProcess:
             self._guard.close()
             self._identity.close()
             self._cache.close()
+            self._secrets.close()
             folder.remove()
 
     def _work(self, folder: WorkFolder, enrolled_at: float) -> int:
@@ -232,6 +237,7 @@ class PilotProcess:
             cache=self._cache,
             devices=self._devices,
             images=self._images,
+            secrets=self._secrets,
             told_to_go=lambda: self.signals > 0,
             enough_time=self._lifetime.enough_for,
         )
@@ -250,8 +256,11 @@ class PilotProcess:
             "runtimes": settings.surroundings.containers.names,
             "nonce": secrets.token_hex(16),  # only with it can a lost registration be repeated
         }
-        if settings.features:
-            registration["features"] = settings.features
+        features = dict(settings.features)
+        if settings.secrets is not None:
+            features.update({f"secrets.{source}": "yes" for source in settings.secrets.sources})
+        if features:
+            registration["features"] = features
         if settings.devices:
             registration["devices"] = [device.to_dict() for device in settings.devices]
         return registration

@@ -6,7 +6,9 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.calls.warm_calls import WarmCalls
@@ -15,6 +17,7 @@ from forestay_pilot.clock import steady
 from forestay_pilot.containers.container_cleanup import after_container
 from forestay_pilot.containers.image_error import ImageError
 from forestay_pilot.containers.runtimes import NoContainerError
+from forestay_pilot.job_secrets.secret_error import SecretError
 from forestay_pilot.link.held_claims import wants
 from forestay_pilot.process.devices import HostDevices
 from forestay_pilot.process.guard_link import GUARD_LOST
@@ -38,7 +41,14 @@ from forestay_pilot.process.slot_end import (
     unbegun,
     with_cleanup,
 )
-from forestay_pilot.staging.failed_stage import image_facts, output_facts, staging_facts, start_facts, stopped_facts
+from forestay_pilot.staging.failed_stage import (
+    image_facts,
+    output_facts,
+    secret_facts,
+    staging_facts,
+    start_facts,
+    stopped_facts,
+)
 from forestay_pilot.staging.outputs import (
     OutputFailedError,
     OutputMissingError,
@@ -52,6 +62,7 @@ if TYPE_CHECKING:
     from forestay_pilot.cache.pilot_cache import PilotCache
     from forestay_pilot.claims.completion_queue import CompletionQueue
     from forestay_pilot.containers.image_store import ImageStore
+    from forestay_pilot.job_secrets.job_secrets import SecretProvider
     from forestay_pilot.link.held_claims import ClaimInHand, HeldClaims
     from forestay_pilot.link.lease import PilotLease
     from forestay_pilot.process.guard_link import GuardLink
@@ -62,6 +73,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("forestay_pilot")
 
 _GATHER = 0.02
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _DEVICE_WAIT = 2.0  # seconds for which a job waits for devices that were free when it was requested
 _DEVICE_TURN = 0.05
 # Whoever ends a batch job ends everything in it, one process after the other, and the payload may be the first. So the
@@ -93,6 +105,7 @@ class Slot(threading.Thread):
         cache: PilotCache,
         devices: HostDevices | None = None,
         images: ImageStore,
+        secrets: SecretProvider,
         enough_time: Callable[[float | None], bool] = lambda _wall: True,
         told_to_go: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -110,6 +123,7 @@ class Slot(threading.Thread):
         self._cache = cache
         self._devices = devices if devices is not None else HostDevices([])
         self._images = images
+        self._secrets = secrets
         self._enough_time = enough_time
         self._told_to_go = told_to_go
         self._calls = WarmCalls(
@@ -230,15 +244,18 @@ class Slot(threading.Thread):
         flush()
 
     def _run_with_image(self, held: ClaimInHand) -> dict[str, Any]:
-        """Run a job in its image, which is kept until then; the completion names the image."""
+        """Run a job in its image, which is kept until then; the completion names the image, and no value of a secret."""
         try:
             end = self._run(held)
             if held.image is not None and held.image.digest:
                 end["image"] = held.image.digest
-            return end
+            return end if held.secrets is None else held.secrets.redacted(end)
         finally:
             if held.image is not None:
                 held.image.release()
+            if held.secrets is not None:
+                held.secrets.remove()
+                held.secrets = None
 
     def _run(self, held: ClaimInHand) -> dict[str, Any]:
         job = held.job
@@ -257,7 +274,7 @@ class Slot(threading.Thread):
                     job, command=runner_command(job.task, folder, self._surroundings.containers.apptainer)
                 )
             self._obtain_image(held)
-            payload = make_payload(job, folder, held.log_path, self._surroundings, held.image)
+            payload = self._payload(held, folder)
             if job.inputs or job.begin_from:
                 self._stage(held, folder)
             if job.inputs or held.image is not None:
@@ -266,11 +283,16 @@ class Slot(threading.Thread):
                 lay_out(job.task, folder, apptainer=self._surroundings.containers.apptainer)
             elif job.task:
                 return self._bring(held, folder)
+            if job.secrets:
+                held.secrets = self._secrets.provide(job)
+                payload = self._payload(held, folder)
         except StoppedError:
             reason = unbegun(held.stop_why)
             return make_completion(job, PayloadOutcome(), reason=reason, host=self._host)
         except StagingError as error:
             return make_completion(job, PayloadOutcome(), host=self._host, **staging_facts(error))
+        except SecretError as error:
+            return make_completion(job, PayloadOutcome(), host=self._host, **secret_facts(error))
         except ImageError as error:
             return make_completion(job, PayloadOutcome(), host=self._host, **image_facts(error, job.container))
         except (BadClaimError, NoContainerError, OSError) as error:
@@ -304,6 +326,20 @@ class Slot(threading.Thread):
         held.on_settled = lambda result: checkpoints.settled(committed, counts=result != "superseded")
         return {**end, "checkpoint": committed.as_document()}
 
+    def _payload(
+        self, held: ClaimInHand, folder: str, *, bound: Mapping[str, str] = _NOTHING, devices: Sequence[str] = ()
+    ) -> Payload:
+        return make_payload(
+            held.job,
+            folder,
+            held.log_path,
+            self._surroundings,
+            held.image,
+            bound=bound,
+            devices=devices,
+            secrets=held.secrets,
+        )
+
     def _execute(self, held: ClaimInHand, payload: Payload, folder: str) -> PayloadOutcome:
         """Run a payload with as many devices of its own as it requests."""
         if not self._devices:
@@ -316,15 +352,7 @@ class Slot(threading.Thread):
                 try:
                     held.devices = [device.name for device in taken]
                     bound = self._devices.environment(taken)
-                    payload = make_payload(
-                        held.job,
-                        folder,
-                        held.log_path,
-                        self._surroundings,
-                        held.image,
-                        bound=bound,
-                        devices=held.devices,
-                    )
+                    payload = self._payload(held, folder, bound=bound, devices=held.devices)
                     outcome = self._guard.run(payload, stop_why=lambda: held.stop_why)
                 finally:
                     self._devices.give_back(taken)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 TMP = ".forestay-tmp"
 """The folder for temporary files of a container, in its working folder: no pattern of outputs finds what begins with a dot."""
 VARIABLES = ".forestay-environment"
+SECRETS = ".forestay-secrets"
+"""Where a container sees the files with secrets, in its working folder."""
 _TMP = "/tmp"  # noqa: S108 - of the container
 _OWN = ("PATH", "HOME")  # the container has its own
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -45,6 +47,9 @@ class ContainerRequest:
     mounts: tuple[str, ...] = ()
     devices: list[str] = field(default_factory=list)
     group: str = ""  # the control group of the payload
+    secret: frozenset[str] = frozenset()  # the variables with secrets
+    secret_files: str = ""  # the folder with files of secrets; empty for none
+    secrets_folder: str = ""  # a folder for what a runtime has to read of them
 
     @property
     def variables(self) -> dict[str, str]:
@@ -66,6 +71,8 @@ def in_container(request: ContainerRequest) -> tuple[list[str], dict[str, str]]:
     if request.folder.startswith(f"{_TMP}/"):
         # The working folder is seen inside that one: where it is mounted has to be there.
         os.makedirs(temporary + request.folder[len(_TMP) :], exist_ok=True)
+    if request.secret_files:
+        os.makedirs(os.path.join(request.folder, SECRETS), mode=0o700, exist_ok=True)
     if request.image.runtime == APPTAINER:
         return _by_apptainer(request)
     if request.image.runtime == PODMAN:
@@ -89,6 +96,8 @@ def _by_apptainer(request: ContainerRequest) -> tuple[list[str], dict[str, str]]
     for mount in request.mounts:
         path, writable = read_mount(mount)
         words += ["--bind", f"{path}:{path}:{'rw' if writable else 'ro'}"]
+    if request.secret_files:
+        words += ["--bind", f"{request.secret_files}:{folder}/{SECRETS}:ro"]
     if any(device.startswith("/dev/nvidia") for device in request.devices):
         words.append("--nv")
     elif request.devices:
@@ -113,28 +122,38 @@ def _by_podman(request: ContainerRequest) -> tuple[list[str], dict[str, str]]:
     for mount in request.mounts:
         path, writable = read_mount(mount)
         words += ["--volume", f"{path}:{path}:{'rw' if writable else 'ro'}"]
+    if request.secret_files:
+        words += ["--volume", f"{request.secret_files}:{folder}/{SECRETS}:ro"]
     for device in request.devices:
         words += ["--device", device]
     words += _podman_group(request.group)
     variables = {"HOME": folder, **request.variables}
-    lines, passed = [], {}
+    lines: list[str] = []
+    secret_lines: list[str] = []
+    passed = {}
     for name, value in variables.items():
         if "\n" not in value and name.isidentifier():
-            lines.append(f"{name}={value}\n")
+            (secret_lines if name in request.secret else lines).append(f"{name}={value}\n")
         elif _TOOLS_OWN.fullmatch(name):
             raise ValueError(f"the variable {name} cannot be passed to Podman with a line break in it")
         else:
             words += ["--env", name]
             passed[name] = value
-    path = os.path.join(folder, VARIABLES)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as sink:
-        sink.writelines(lines)
-    words += ["--env-file", path]
+    words += ["--env-file", _variables_file(os.path.join(folder, VARIABLES), lines)]
+    if secret_lines:
+        words += ["--env-file", _variables_file(os.path.join(request.secrets_folder, SECRETS), secret_lines)]
     if request.image.location.startswith("/"):
         words += ["--rootfs", f"{request.image.location}:O", *request.argv]
     else:
         words += [request.image.location, *request.argv]
     return words, {**passed, **site_environment(), "FORESTAY_CLAIM": request.claim}
+
+
+def _variables_file(path: str, lines: list[str]) -> str:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as sink:
+        sink.writelines(lines)
+    return path
 
 
 def _podman_group(group: str) -> list[str]:
@@ -167,6 +186,9 @@ def _by_bubblewrap(request: ContainerRequest) -> tuple[list[str], dict[str, str]
         path, writable = read_mount(mount)
         mounts[path] = ["--bind" if writable else "--ro-bind", path, path]
     mounts[folder] = ["--bind", folder, folder]
+    if request.secret_files:
+        inside_folder = f"{folder}/{SECRETS}"
+        mounts[inside_folder] = ["--ro-bind", request.secret_files, inside_folder]
     words = [request.image.program, *_image_words(root, "", frozenset(mounts))]
     for path in sorted(mounts):  # what is inside another comes after it
         words += mounts[path]

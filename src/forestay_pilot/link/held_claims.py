@@ -15,6 +15,7 @@ from forestay_pilot.clock import steady
 
 if TYPE_CHECKING:
     from forestay_pilot.containers.image_store import StagedImage
+    from forestay_pilot.job_secrets.job_secrets import JobSecrets
     from forestay_pilot.process.devices import HostDevices
     from forestay_pilot.process.payload import ClaimedJob
 
@@ -56,6 +57,7 @@ class ClaimInHand:
         self.staged: list[dict[str, Any]] = []  # how its inputs came
         self.devices: list[str] = []  # names of those that its payload was given
         self.image: StagedImage | None = None  # what its command runs in
+        self.secrets: JobSecrets | None = None  # what its pilot has read for it
         self.on_settled: Callable[[str], None] = lambda _result: None  # told what the servers made of its end
         self.stop_call: Callable[[ClaimInHand, str], None] | None = None  # how a call in a runner is stopped
 

@@ -268,6 +268,7 @@ class Guard:
             run.note(f"{len(left)} processes of it could not be ended: {', '.join(map(str, sorted(left)))}")
         if run.output >= 0:
             self._selector.unregister(run.output)
+        run.end_output()
         run.end["stopped_for"] = run.stopped_for
         well = run.end["exit_code"] == 0 and not run.stopped_for
         run.end["log_tail"] = bytes(run.tail[-(TAIL_BYTES if well else FAILURE_TAIL_BYTES) :]).decode(errors="replace")
@@ -376,6 +377,7 @@ class Guard:
             except ChildProcessError:
                 break
         for run in self._runs.values():
+            run.remove_secrets()
             if run.leaf is not None:
                 run.leaf.remove()
 

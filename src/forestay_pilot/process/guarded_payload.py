@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forestay_pilot.clock import steady
 from forestay_pilot.process.device_locks import unlock
 from forestay_pilot.process.kernel_kills import oom_kills
 from forestay_pilot.process.payload_cgroup import PayloadCgroup
+
+if TYPE_CHECKING:
+    from forestay_pilot.job_secrets.redaction import Redactor
 
 DEVICE_HELD = "device-held"
 """The reason why a payload did not begin: another process holds its device."""
@@ -60,9 +63,14 @@ class GuardedPayload:
         self.end: dict[str, Any] | None = None
         self.linger_until = 0.0
         self.strays: set[int] = set()  # processes that left its session and were killed after its end
+        self.secrets_folder: str = request["secrets_folder"]
+        self.redactor = _redactor(request["secrets"]) if request["secrets"] else None
 
     def keep(self, data: bytes) -> None:
-        """Add output to the log, up to its cap, and to the tail, which is always the newest."""
+        """Add output to the log, up to its cap, and to the tail, which is always the newest, without values of its secrets."""
+        self._add(data if self.redactor is None else self.redactor.feed(data))
+
+    def _add(self, data: bytes) -> None:
         room = self.log_cap - self.log_bytes
         self.log_bytes += len(data)
         self.tail += data
@@ -81,7 +89,12 @@ class GuardedPayload:
 
     def note(self, text: str) -> None:
         """Say in the log what was done to the payload."""
-        self.keep(f"\n[pilot: {text}]\n".encode())
+        self._add(f"\n[pilot: {text}]\n".encode())
+
+    def end_output(self) -> None:
+        """Add what was held since it might have become the value of a secret."""
+        if self.redactor is not None:
+            self._add(self.redactor.flush())
 
     def close(self) -> None:
         for descriptor in (self.output, self.exec_error, self.log_file):
@@ -90,3 +103,18 @@ class GuardedPayload:
         self.output = self.exec_error = self.log_file = -1
         unlock(self.locks)
         self.locks = []
+        self.remove_secrets()
+
+    def remove_secrets(self) -> None:
+        """Remove the files with its secrets."""
+        if self.secrets_folder:
+            from forestay_pilot.job_secrets.secret_files import remove_secrets
+
+            remove_secrets(self.secrets_folder)
+
+
+def _redactor(secrets: dict[str, str]) -> Redactor:
+    # Imported for jobs with secrets only: each guard and each of its forks would carry it.
+    from forestay_pilot.job_secrets.redaction import Redactor
+
+    return Redactor(secrets)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from forestay_pilot.containers.container_command import ContainerRequest, in_container
+from forestay_pilot.containers.container_command import SECRETS, ContainerRequest, in_container
 from forestay_pilot.containers.image_reference import BUBBLEWRAP, PODMAN
 from forestay_pilot.containers.runtimes import ContainerRuntimes
 from forestay_pilot.process.device_locks import VARIABLE as DEVICES
@@ -24,6 +24,7 @@ from forestay_pilot.process.payload_cgroup import leaf_of
 
 if TYPE_CHECKING:
     from forestay_pilot.containers.image_store import StagedImage
+    from forestay_pilot.job_secrets.job_secrets import JobSecrets
 
 LOG_CAP = 64 * 1024 * 1024
 
@@ -64,6 +65,7 @@ class ClaimedJob:
     warm: bool = False  # a call of a function, for a runner that is kept
     free: int = 0  # bytes of the disk that are made free first: there was no room the last time
     container: str = ""  # the image that its command runs in; empty for none
+    secrets: dict[str, Any] = field(default_factory=dict)  # references, by variable
     checkpoint: PayloadCheckpoints | None = None
     checkpoint_number: int = 0  # which of its checkpoints is committed; its outputs when 0
     begin_from: dict[str, Any] = field(default_factory=dict)  # the checkpoint of an earlier attempt
@@ -161,6 +163,7 @@ def read_claim(document: dict[str, Any]) -> ClaimedJob:
             warm=specification.get("runner") == "warm",
             free=int(document.get("free") or 0),
             container=str(specification.get("container") or ""),
+            secrets=_record(specification.get("secrets")),
             checkpoint=PayloadCheckpoints.read(specification.get("checkpoint")),
             begin_from=_record(document.get("checkpoint")),
             task=_record(document.get("task")),
@@ -175,7 +178,7 @@ class Payload:
 
     claim: str
     argv: list[str]
-    environment: dict[str, str]
+    environment: dict[str, str] = field(repr=False)
     folder: str
     log: str
     wall: float | None
@@ -193,6 +196,8 @@ class Payload:
     measured: bool = True  # whether what it uses is that of its first process and those below it
     checkpoint_signal: int = 0  # what a stop that is to be continued from begins with, instead of SIGTERM
     checkpoint_grace: float = 0.0
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)  # values that are taken out of its output
+    secrets_folder: str = ""  # removed at its end
 
 
 @dataclass(frozen=True)
@@ -280,20 +285,27 @@ def make_payload(
     *,
     bound: Mapping[str, str] = MappingProxyType({}),
     devices: Sequence[str] = (),
+    secrets: JobSecrets | None = None,
 ) -> Payload:
-    """The process that a claim requests, in its image if it has one, with the variables that bind it to its devices; raises BadClaimError when there is none."""
+    """The process that a claim requests, in its image if it has one, with its secrets and the variables that bind it to its devices; raises BadClaimError when there is none."""
     if not job.command or not all(isinstance(word, str) for word in job.command):
         raise BadClaimError("the command is not a list of words")
     argv = [fill_in(word, job) for word in job.command]
     if not argv[0] or any("\0" in word for word in argv):
         raise BadClaimError("the command has an empty name or a zero byte")
     environment = _environment(job, folder, surroundings, bound)
+    given: dict[str, str] = {}
+    if secrets is not None:
+        given = secrets.environment(secrets.files_folder if image is None else os.path.join(folder, SECRETS))
+        environment.update(given)
     group = leaf_of(surroundings.groups, job.claim)
     if image is not None:
         runtimes = surroundings.containers
         request = ContainerRequest(
             image, argv, environment, folder, surroundings.inherited, job.claim,
             mounts=runtimes.mounts, devices=runtimes.devices_for(job.gpus), group=group,
+            secret=frozenset(given), secrets_folder="" if secrets is None else secrets.folder,
+            secret_files="" if secrets is None else secrets.files_folder,
         )  # fmt: skip
         try:
             argv, environment = in_container(request)
@@ -319,6 +331,8 @@ def make_payload(
         measured=image is None or image.runtime != PODMAN or bool(group),
         checkpoint_signal=0 if job.checkpoint is None else job.checkpoint.signal,
         checkpoint_grace=0.0 if job.checkpoint is None else job.checkpoint.grace,
+        secrets={} if secrets is None else secrets.values,
+        secrets_folder="" if secrets is None else secrets.folder,
     )
 
 

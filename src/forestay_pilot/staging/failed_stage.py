@@ -11,6 +11,7 @@ from forestay_pilot.staging.staging import StagingError
 
 if TYPE_CHECKING:
     from forestay_pilot.containers.image_error import ImageError
+    from forestay_pilot.job_secrets.secret_error import SecretError
 
 NO_CONTAINER = "no-container"
 """The error of a claim that needs a container where none can be run."""
@@ -42,6 +43,17 @@ def staging_facts(error: StagingError) -> Facts:
 def image_facts(error: ImageError, image: str) -> Facts:
     """The image could not be had."""
     return {"reason": "image-failed", "stage": STAGING_IN, "words": str(error), "error": error.error, "file": image}
+
+
+def secret_facts(error: SecretError) -> Facts:
+    """A secret could not be had."""
+    return {
+        "reason": "secret-failed",
+        "stage": STAGING_IN,
+        "words": str(error),
+        "error": error.error,
+        "file": error.reference,
+    }
 
 
 def start_facts(error: Exception) -> Facts:
