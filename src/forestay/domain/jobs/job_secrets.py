@@ -65,7 +65,7 @@ def secrets_from_plain(data: Mapping[str, Any] | None) -> dict[str, SecretRefere
 
 
 def _reference(variable: str, value: object) -> SecretReference:
-    if isinstance(value, str):
+    if isinstance(value, str) and value:
         source, _, name = value.partition(":")
         return SecretReference(source, name)
     if isinstance(value, Mapping):
@@ -73,7 +73,7 @@ def _reference(variable: str, value: object) -> SecretReference:
         given = value.get("as", "variable")
         if len(sources) == 1 and given in ("variable", "file") and value.keys() <= {sources[0].value, "as"}:
             name = value[sources[0]]
-            if isinstance(name, str):
+            if isinstance(name, str) and name:
                 return SecretReference(sources[0].value, name, as_file=given == "file")
     raise ValueError(f'{variable}: expected file:NAME, vault:PATH#KEY, or {{"file": NAME, "as": "file"}}')
 

@@ -15,6 +15,7 @@ from forestay.domain.flows.definition.flow_version import LANGUAGE
 from forestay.domain.jobs.amounts import DURATION_PATTERN, SIZE_PATTERN
 from forestay.domain.jobs.checkpoint import SIGNALS
 from forestay.domain.jobs.inputs import Staging
+from forestay.domain.jobs.job_secrets import SecretSource
 from forestay.domain.jobs.specification import Effects, WhenExhausted
 from forestay.formats.flows.flow_json import JOB_FIELDS, KINDS
 
@@ -82,7 +83,7 @@ def _job() -> Schema:
             "every": _said(_ref("duration"), "Commit the files also while the job runs, so often."),
             "grace": _said(_ref("duration"), "The time to write the files and to end after the signal."),
         }, required=["files"]), "The files from which the next attempt continues."),
-        "secrets": _by_name({"anyOf": [_TEXT, {**_record({"file": _TEXT, "vault": _TEXT, "as": {"enum": ["variable", "file"]}}), "minProperties": 1}]}, "Values that the pilot gives to the job, by variable: file:NAME or vault:PATH#KEY; with {file: NAME, as: file} the variable has the path of a file with the value."),
+        "secrets": _by_name({"anyOf": [_TEXT, *(_record({source.value: _TEXT, "as": {"enum": ["variable", "file"]}}, required=[source.value]) for source in SecretSource)]}, "Values that the pilot gives to the job, by variable: file:NAME or vault:PATH#KEY; with {file: NAME, as: file} the variable has the path of a file with the value."),
     }  # fmt: skip
 
 

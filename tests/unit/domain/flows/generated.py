@@ -29,6 +29,7 @@ from forestay.domain.flows.definition.flow_pattern import (
     WatchOf,
     WorkletPattern,
 )
+from forestay.domain.jobs.job_secrets import SecretReference
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Effects, RetryPolicy, WhenExhausted
 
@@ -45,6 +46,7 @@ SOURCES: st.SearchStrategy[Source] = st.one_of(
 WATCH = st.builds(WatchOf, st.just("in/*.txt"), st.just(""), st.none(), st.integers(1, 100))
 
 
+SECRETS = {"DB": SecretReference("file", "db"), "T": SecretReference("vault", "s/data/a#b", as_file=True)}
 ON_FAILURE = st.sampled_from(OnFailure)
 WHEN_FAILED = st.sampled_from(WhenFailed)
 
@@ -78,6 +80,7 @@ def jobs(draw: st.DrawFn, earlier: tuple[Task, ...], own: tuple[str, ...]) -> Jo
         expected_runtime=draw(st.sampled_from([None, 60])),
         priority=draw(st.integers(-2, 2)),
         labels=draw(st.sampled_from([{}, {"team": "x"}])),
+        secrets=draw(st.sampled_from([{}, SECRETS])),
     )
 
 

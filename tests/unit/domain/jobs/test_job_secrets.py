@@ -58,7 +58,18 @@ def test_a_reference_that_means_nothing_is_refused_by_both(text: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [7, None, [], {}, {"file": "a", "vault": "b"}, {"file": 1}, {"file": "a", "as": "link"}, {"file": "a", "x": 1}],
+    [
+        "",
+        {"file": ""},
+        7,
+        None,
+        [],
+        {},
+        {"file": "a", "vault": "b"},
+        {"file": 1},
+        {"file": "a", "as": "link"},
+        {"file": "a", "x": 1},
+    ],
 )
 def test_what_is_no_reference_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="A: expected file:NAME"):

@@ -140,6 +140,10 @@ SHAPE = [
     (flow_of("  a: {command: [x], tolerate: 1.5}"), "expected an integer"),
     (flow_of("  a: {command: [x], labels: {x: [1]}}"), "expected a word"),
     (flow_of("  a: {command: [x], when: 5}"), "expected a text"),
+    (flow_of("  a: {command: [x], secrets: {T: {file: a, vault: b}}}"), "tasks.a.secrets.T: expected file:NAME"),
+    (flow_of("  a: {command: [x], secrets: {T: {file: a, as: link}}}"), "expected file:NAME"),
+    (flow_of("  a: {command: [x], secrets: {T: 5}}"), "expected file:NAME"),
+    (flow_of("  a: {command: [x], secrets: [a]}"), "secrets by variable: expected an object"),
 ]  # fmt: skip
 """Documents of a wrong shape, and a part of what is said about them."""
 
@@ -211,6 +215,10 @@ MEANING = [
     (flow_of("  a: {command: [x], inputs: {parts/: y}}"), "write 'parts': what comes from a scatter is put into a folder"),
     (flow_of("  a: {command: [x], result: ../r.json}"), "the result is one file in"),
     (flow_of("  a: {command: [x], environment: {'A-B': x}}"), "a variable's name"),
+    (flow_of("  a: {command: [x], secrets: {DB: 'file:../x'}}"), "tasks.a.secrets.DB: a secret in a file is a name"),
+    (flow_of("  a: {command: [x], secrets: {DB: '${params.x}'}}"), "there is no source"),
+    (flow_of("  a: {command: [x], secrets: {T: {vault: secret/app#token}}}"), "tasks.a.secrets.T: a secret in Vault is MOUNT"),
+    (flow_of("  a: {command: [x], secrets: {T: {file: a}}, environment: {T: x}}"), "the environment sets this variable"),
     (flow_of("  a: {command: [x]}", "outputs: {o: '${tasks.b.state}'}"), "outputs.o: ${tasks.b.state}: there is no task 'b'"),
     ("forestay: 1\nname: f\ntasks: {}", "there are no tasks"),
 ]  # fmt: skip

@@ -132,6 +132,9 @@ def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str
     if job["expected_runtime"] is not None:
         rows.append(("Expected", f"{lasting(job['expected_runtime'])}; an alert is raised past it"))
     rows += [("Environment", f"{key}={value}") for key, value in sorted(specification.get("environment", {}).items())]
+    rows += [
+        ("Secret", f"{key} from {_secret(value)}") for key, value in sorted(specification.get("secrets", {}).items())
+    ]
     if specification.get("outputs"):
         rows.append(("Outputs", ", ".join(specification.get("outputs", []))))
     if checkpoint := specification.get("checkpoint"):
@@ -142,6 +145,12 @@ def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str
         rows.append(("Effects", EFFECTS[specification["effects"]]))
     rows.append(("Specification", job["specification"]))
     return rows
+
+
+def _secret(reference: str | dict[str, str]) -> str:
+    if isinstance(reference, str):
+        return reference
+    return ", ".join(f"{source}:{name}" for source, name in reference.items() if source != "as") + ", as a file"
 
 
 def ending(last: LastJson, job: Job) -> list[tuple[str, str]]:
@@ -169,6 +178,7 @@ def in_words(last: LastJson) -> str:
     words = {
         "start-failed": "the command could not be started",
         "image-failed": "its container image could not be prepared",
+        "secret-failed": "one of its secrets could not be read",
         "output-missing": "a required output is missing",
         "output-failed": "its outputs could not be stored",
         "cancelled": "it was stopped",

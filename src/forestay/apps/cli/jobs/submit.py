@@ -108,7 +108,7 @@ def submit(
         list[str] | None,
         typer.Option(
             metavar="NAME[=VALUE]",
-            help="Environment variable; without a value, yours is used. Not for secrets: everyone who sees the job sees it. Repeatable.",
+            help="Environment variable; without a value, yours is used. For secrets use --secret: everyone who sees the job sees its variables. Repeatable.",
         ),
     ] = None,
     output: Annotated[
@@ -159,6 +159,17 @@ def submit(
     ] = None,
     licence: Annotated[
         list[str] | None, typer.Option(metavar="NAME[=N]", help="Seats of a licence while a job runs (1); repeatable.")
+    ] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SOURCE",
+            help="A variable with a secret of the site, read where the job runs: file:NAME or vault:PATH#KEY; repeatable.",
+        ),
+    ] = None,
+    secret_file: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=SOURCE", help="The same, but the variable has the path of a file with the secret."),
     ] = None,
     checkpoint: Annotated[
         list[str] | None,
@@ -218,6 +229,7 @@ def submit(
             "when_exhausted": when_exhausted.value if when_exhausted else None,
             "requires": requires,
             "licences": _seats(licence or ()),
+            "secrets": _secrets(secret or (), secret_file or ()),
             "checkpoint": _checkpoint(
                 checkpoint,
                 signal=checkpoint_signal.value if checkpoint_signal else None,
@@ -255,6 +267,14 @@ def _seats(texts: Sequence[str]) -> dict[str, int] | None:
             raise typer.BadParameter(f"--licence {text}: expected NAME or NAME=N")
         seats[name] = int(number) if sign else 1
     return seats or None
+
+
+def _secrets(variables: Sequence[str], files: Sequence[str]) -> dict[str, Any] | None:
+    secrets: dict[str, Any] = dict(pairs(variables, "--secret"))
+    for variable, reference in pairs(files, "--secret-file").items():
+        source, _, name = reference.partition(":")
+        secrets[variable] = {source: name, "as": "file"}
+    return secrets or None
 
 
 def _checkpoint(files: list[str] | None, **others: object) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ def test_every_option_has_its_field(forestay: Shell, api: FakeApi, monkeypatch: 
     ended = forestay(
         "submit", "--name", "n", "--cpus", "4", "--memory", "2G", "--disk", "512M", "--gpus", "1", "--container", "debian:12", "--wall", "01:30:00",
         "--priority", "-5", "--team", "t", "--label", "a=b", "--label", "c=d=e", "--env", "X=1", "--env", "OWN",
-        "--output", "*.bam", "--max-attempts", "3", "--retry-wait", "30s", "--when-exhausted", "hold",
+        "--secret", "DB=file:db", "--secret-file", "T=vault:secret/data/app#t", "--output", "*.bam", "--max-attempts", "3", "--retry-wait", "30s", "--when-exhausted", "hold",
         "--expected-runtime", "90m", "--callback", "https://example.org/done", "--hold", "--external-effects",
         "--param", "sample=s1", "--begin", "2026-05-01T12:30:00+02:00", "--key", "k", "--", "run", "{sample}",
     )  # fmt: skip
@@ -35,6 +35,7 @@ def test_every_option_has_its_field(forestay: Shell, api: FakeApi, monkeypatch: 
             "environment": {"X": "1", "OWN": "mine"},
             "outputs": ["*.bam"],
             "container": "debian:12",
+            "secrets": {"DB": "file:db", "T": {"vault": "secret/data/app#t", "as": "file"}},
             "effects": "external",
             "max_attempts": 3,
             "retry_wait": 30,

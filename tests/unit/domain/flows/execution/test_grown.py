@@ -122,6 +122,16 @@ async def test_a_job_gives_its_result() -> None:
     assert driver.after == {"a": [], "a-2": ["a"]}
 
 
+async def test_a_job_names_its_secrets() -> None:
+    async def function() -> None:
+        await job("a", ["x"], secrets={"DB": "file:db", "T": {"vault": "secret/data/app#t", "as": "file"}})
+
+    driver = RunDriver(well)
+    assert await driver.run(function)
+    wanted = '"secrets": {"DB": "file:db", "T": {"vault": "secret/data/app#t", "as": "file"}}'
+    assert wanted in driver.orders[0].order.spelt
+
+
 async def test_an_output_is_referred_to_by_later_jobs() -> None:
     async def function() -> None:
         made = await job("make", ["make"], outputs={"model": "model.bin"})
@@ -285,6 +295,8 @@ async def test_verbs_reach_what_runs_and_not_what_has_ended() -> None:
         (lambda: job("a", ["x"], memory="much"), "a size is"),
         (lambda: job("a", ["x"], colour="red"), "a job has no colour"),
         (lambda: job("a", ["x"], max_attempts=1000), "1 to 100 attempts"),
+        (lambda: job("a", ["x"], secrets={"DB": "file:../x"}), "a.secrets.DB: a secret in a file is a name"),
+        (lambda: job("a", ["x"], secrets={"DB": {"file": "x", "to": "y"}}), "DB: expected file:NAME"),
         (lambda: job("a", ["${tasks.gone.outputs.x}"]), "has no task gone any more"),
         (lambda: scatter("a", ["x"], {}), "give the values"),
         (lambda: scatter("a", ["x"], {"n": {1, 2}}), "not a set"),
