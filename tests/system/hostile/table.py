@@ -13,6 +13,7 @@ FAILURES, EVENTS = "tests/unit/services/exceptions/test_failures.py", "tests/uni
 HOSTILE, BODIES = "tests/unit/apps/server/http/test_hostile.py", "tests/unit/apps/server/http/test_json_bodies.py"
 COMMITTED, OUTBOUND = "tests/unit/services/data/test_committed_files.py", "tests/system/identity/test_outbound.py"
 SUBMIT, SESSIONS = "tests/unit/apps/server/jobs/test_submit.py", "tests/unit/apps/server/operations/test_sessions.py"
+SECRETS = "tests/unit/pilot/job_secrets"
 HERE, BAD = "tests/system/hostile", "tests/unit/apps/server/http/test_bad_input.py"
 
 
@@ -31,6 +32,7 @@ TRIES: dict[str, tuple[Try, ...]] = {
         Try("a payload fills the disk on which its pilot keeps its notes", "it fails with its own exit code, its cause is `disk`, and the next job runs there", (f"{HERE}/test_payloads.py::test_a_payload_that_fills_the_disk_fails_and_the_next_job_runs",)),
         Try("a payload traces its pilot, or reads its memory, environment and open files", "refused; it may trace what it started itself", (f"{HERE}/test_payloads.py::test_a_payload_cannot_look_into_its_pilot",)),
         Try("a payload reads the token of its pilot", "the token is in no file, descriptor or variable that it can reach", (f"{CREDENTIALS}::test_a_payload_cannot_read_the_token_that_its_pilot_was_handed", f"{CREDENTIALS}::test_the_standard_input_is_closed_to_payloads_after_the_token_was_read"), "F-C2"),
+        Try("a job of one owner wants the secret of another: by a reference, by paths that leave the folder, by command lines, descriptors and files", "refused or not found; the value is in no byte of the store, the logs and the pilots' folders", (f"{HERE}/test_secrets.py::test_the_secret_of_an_owner_is_in_nothing_that_others_see", f"{SECRETS}/test_job_secrets.py::test_a_job_of_another_owner_finds_no_source_to_read", f"{SECRETS}/test_job_secrets.py::test_nothing_of_a_secret_is_on_disk_or_a_command_line_while_a_job_runs", f"{SECRETS}/test_checked_files.py::test_nothing_leads_out_of_the_folder")),
         Try("a payload kills its pilot, and the next one", "held after the third, and none of its neighbours is", (f"{KILLED}::test_a_job_that_kills_its_pilots_is_held_after_the_third", f"{KILLED}::test_the_neighbours_of_a_job_that_kills_pilots_are_not_blamed"), "F-B5"),
         Try("a fork bomb", "it ends with its job, and its pilot goes on", ("tests/system/faults/test_poison.py::test_a_fork_bomb_ends_with_its_job_and_its_pilot_goes_on",)),
         Try("a payload leaves its session and its environment behind and runs on", "it is gone when the end is told", (f"{PAYLOAD}::test_a_process_without_session_and_environment_is_gone_when_the_end_is_told",), "F-B2"),
