@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from forestay_pilot.job_secrets.checked_files import MAX_VALUE, read_below
 from forestay_pilot.job_secrets.redaction import Redactor
-from forestay_pilot.job_secrets.references import FILE, SecretReference, read_references
+from forestay_pilot.job_secrets.references import FILE, NamedSecret, read_references
 from forestay_pilot.job_secrets.secret_error import NO_SOURCE, NOT_ALLOWED, NOT_FOUND, UNFIT, UNREACHABLE, SecretError
 from forestay_pilot.job_secrets.secret_files import SecretFiles, files_of, remove_secrets
 from forestay_pilot.job_secrets.vault import read_vault
@@ -97,7 +97,7 @@ class SecretProvider:
             self._files.close()
 
 
-def _read_all(site: SiteSecrets, references: list[SecretReference]) -> dict[str, bytes]:
+def _read_all(site: SiteSecrets, references: list[NamedSecret]) -> dict[str, bytes]:
     """The values by variable; a path in Vault is read once."""
     paths: dict[str, dict[str, Any]] = {}
     values: dict[str, bytes] = {}
@@ -110,7 +110,7 @@ def _read_all(site: SiteSecrets, references: list[SecretReference]) -> dict[str,
     return values
 
 
-def _read(site: SiteSecrets, reference: SecretReference, paths: dict[str, dict[str, Any]]) -> bytes:
+def _read(site: SiteSecrets, reference: NamedSecret, paths: dict[str, dict[str, Any]]) -> bytes:
     if reference.source not in site.sources:
         raise SecretError(NO_SOURCE, f"this pilot has no source {reference.source!r} of secrets")
     return _read_file(site, reference.name) if reference.source == FILE else _read_key(site, reference.name, paths)
@@ -138,7 +138,7 @@ def _read_key(site: SiteSecrets, name: str, paths: dict[str, dict[str, Any]]) ->
     return content
 
 
-def _as_variable(reference: SecretReference, value: bytes) -> str:
+def _as_variable(reference: NamedSecret, value: bytes) -> str:
     """A value without the line break at its end, which editors add to files."""
     text = value.decode("utf-8", "surrogateescape")
     if text.endswith("\n"):

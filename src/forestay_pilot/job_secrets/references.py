@@ -18,7 +18,7 @@ _NAMES = {
 _KV = re.compile(rf"({_PART}/)+data(/{_PART})+#.*")
 
 
-class SecretReference(NamedTuple):
+class NamedSecret(NamedTuple):
     """One value, by its name at a source."""
 
     variable: str
@@ -32,7 +32,7 @@ class SecretReference(NamedTuple):
         return f"{self.source}:{self.name}"
 
 
-def read_references(secrets: dict[str, Any]) -> list[SecretReference]:
+def read_references(secrets: dict[str, Any]) -> list[NamedSecret]:
     """References as a specification has them; raises SecretError for any that no server lets through."""
     return [_reference(str(variable), value) for variable, value in sorted(secrets.items())]
 
@@ -44,7 +44,7 @@ def name_fits(source: str, name: str) -> bool:
     return source != VAULT or _KV.fullmatch(name) is not None
 
 
-def _reference(variable: str, value: object) -> SecretReference:
+def _reference(variable: str, value: object) -> NamedSecret:
     source, name, as_file = "", "", False
     if isinstance(value, str):
         source, _, name = value.partition(":")
@@ -54,4 +54,4 @@ def _reference(variable: str, value: object) -> SecretReference:
     known = _VARIABLE.fullmatch(variable) and not variable.startswith("FORESTAY_")
     if not known or not name_fits(source, name):
         raise SecretError(UNFIT, f"the secret {variable[:100]!r} is not written as a reference to one")
-    return SecretReference(variable, source, name, as_file)
+    return NamedSecret(variable, source, name, as_file)

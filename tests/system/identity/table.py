@@ -42,6 +42,7 @@ ENROL, CLOSED, SECRETS = (
     "system/openapi/test_closed.py",
     "system/identity/test_secrets.py",
 )
+JOB_SECRETS = "unit/pilot/job_secrets"
 SEALED, TLS, SESSIONS = (
     "system/identity/test_temporal_sealed.py",
     "system/identity/test_tls.py",
@@ -107,6 +108,12 @@ EXPECTED: tuple[Row, ...] = (
         "secrets by reference, in files that only their owner can read",
         "settings name a file or a variable, and are rejected when they contain the secret itself, including the credentials that sign S3 URLs; files with tokens, signing keys and certificates that others can read are rejected, other secret files are reported by `forestay doctor`",
         ("live/test_signed_addresses.py::test_credentials_that_are_missing_are_told_without_them", f"{SECRETS}::test_a_setting_that_is_a_secret_is_refused", f"{SECRETS}::test_what_goes_wrong_is_told_without_the_secret", "unit/apps/test_doctor.py::test_secrets_are_there_and_for_nobody_else", "unit/apps/cli/test_settings.py::test_a_token_file_that_others_can_read_is_refused"),
+    ),
+    Row(
+        "secrets of jobs: by reference, for the owners that the site names, in no document or log",
+        "the pilot reads them where the job runs, from a folder that it does not leave or from Vault; nobody may use what the site's list does not name; their values and usual encodings are taken out of the output before it is written ([decision 172](../decisions/0172-resolve-secrets-in-the-pilot-by-references-and-a-list-of-the-site.md))",
+        ("system/hostile/test_secrets.py::test_the_secret_of_an_owner_is_in_nothing_that_others_see", f"{JOB_SECRETS}/test_checked_files.py::test_nothing_leads_out_of_the_folder", f"{JOB_SECRETS}/test_redaction.py::test_a_value_and_its_encodings_are_taken_out", f"{JOB_SECRETS}/test_vault.py::test_the_token_follows_no_redirect"),
+        "jobs of one Unix user can look at each other while they run, and read what the pilot's user can; other encodings are not known",
     ),
     Row(
         "rules: approvals, replay before action, a global stop",

@@ -17,8 +17,8 @@ async def test_a_job_with_secrets_goes_to_a_pilot_with_their_sources(server: Run
     job = await submit_one(ada, secrets=SECRETS)
     shown = (await ada.get(f"/v1/jobs/{job}/specification")).json()
     assert shown["secrets"] == SECRETS
-    one = await ScriptedPilot.register(server, tenant, features={"secrets.file": "yes"})
-    assert await one.claim(wait=0.5) == []
+    other = await ScriptedPilot.register(server, tenant, features={"secrets.file": "yes"})
+    assert await other.claim(wait=0.5) == []
     assert 'features["secrets.vault"] == "yes"' in (await read(ada, job))["waiting"]
     both = await ScriptedPilot.register(server, tenant, features={"secrets.file": "yes", "secrets.vault": "yes"})
     claim = await both.claim_one()
