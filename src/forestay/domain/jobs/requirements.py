@@ -37,7 +37,9 @@ def needs_as_plain(job: _HasNeeds) -> dict[str, Any]:
         out["requires"] = job.requires
     if job.licences:
         out["licences"] = dict(sorted(job.licences.items()))
-    return out | secrets_as_plain(job.secrets)
+    if job.secrets:
+        out |= secrets_as_plain(job.secrets)
+    return out
 
 
 def wrong_needs(job: _HasNeeds) -> list[tuple[tuple[str, ...], str]]:
@@ -80,7 +82,7 @@ def needs_extra(job: _HasNeeds) -> dict[str, object]:
 
 def _whole_requirement(job: _HasNeeds) -> str:
     """What the job asks for, and the sources of its secrets."""
+    if not job.secrets:
+        return job.requires
     sources = secrets_requirement(job.secrets)
-    if not job.requires or not sources:
-        return job.requires or sources
-    return f"({job.requires}) && {sources}"
+    return f"({job.requires}) && {sources}" if job.requires else sources

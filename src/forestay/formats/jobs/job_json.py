@@ -354,7 +354,7 @@ def specification_from_json(data: Mapping[str, Any]) -> Specification:
         container=data.get("container", ""),
         requires=data.get("requires", ""),
         licences=data.get("licences", {}),
-        secrets=secrets_from_plain(data.get("secrets")),
+        secrets=secrets_from_plain(data["secrets"]) if "secrets" in data else {},
         checkpoint=checkpoint_from_plain(data.get("checkpoint")),
         retry=retry_from_json(data["retry"]),
         extra={key: value for key, value in data.items() if key not in _SPEC_KNOWN},

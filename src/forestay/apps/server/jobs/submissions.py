@@ -44,8 +44,11 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
         if not content[name]:
             del content[name]
     checkpoint = checkpoint_from_plain(content.pop("checkpoint"))
-    secrets = secrets_from_plain(content.pop("secrets"))
-    content |= checkpoint_as_plain(checkpoint) | secrets_as_plain(secrets)
+    content |= checkpoint_as_plain(checkpoint)
+    references = content.pop("secrets")
+    secrets = secrets_from_plain(references) if references else {}
+    if secrets:
+        content |= secrets_as_plain(secrets)
     return Specification(
         id=specification_named(tenant, content | ({COLOCATE: colocate} if colocate else {})),
         tenant=tenant,

@@ -24,7 +24,7 @@ async def test_a_job_with_secrets_goes_to_a_pilot_with_their_sources(server: Run
     claim = await both.claim_one()
     assert (claim["job"], claim["specification"]["secrets"]) == (job, SECRETS)
     assert claim["owner"]
-    end = {
+    end: dict[str, Any] = {
         "outcome": "failure",
         "reason": "secret-failed",
         "error": "not-allowed",
