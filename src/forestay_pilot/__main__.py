@@ -315,6 +315,8 @@ def _groups(named: str) -> str:
 def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
     work = _work(arguments)
     devices = _devices(arguments)
+    secrets = None if arguments.secrets is None else SiteSecretsFile(arguments.secrets)
+    sources = [] if secrets is None else secrets.sources
     return PilotSettings(
         servers=arguments.server,
         enrol_token=token,
@@ -329,7 +331,7 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
         calls=min(32, max(1, arguments.calls)),
         resources=_resources(arguments, work, devices),
         devices=devices,
-        features=machine_features(arguments.feature),
+        features=machine_features([*arguments.feature, *(f"secrets.{source}=yes" for source in sources)]),
         time_left=least(arguments.time_left, told_by_batch_system()),
         time_margin=arguments.time_margin,
         batch_job=arguments.batch_job or batch_job_name(),
@@ -341,7 +343,7 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
         certificate=arguments.certificate,
         cache=_cache_settings(arguments),
         share=arguments.share,
-        secrets=None if arguments.secrets is None else SiteSecretsFile(arguments.secrets),
+        secrets=secrets,
         surroundings=Surroundings(
             grace=arguments.grace,
             groups=_groups(arguments.cgroup),

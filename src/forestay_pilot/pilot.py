@@ -256,11 +256,8 @@ class PilotProcess:
             "runtimes": settings.surroundings.containers.names,
             "nonce": secrets.token_hex(16),  # only with it can a lost registration be repeated
         }
-        features = dict(settings.features)
-        if settings.secrets is not None:
-            features.update({f"secrets.{source}": "yes" for source in settings.secrets.sources})
-        if features:
-            registration["features"] = features
+        if settings.features:
+            registration["features"] = settings.features
         if settings.devices:
             registration["devices"] = [device.to_dict() for device in settings.devices]
         return registration

@@ -284,7 +284,7 @@ class Slot(threading.Thread):
             elif job.task:
                 return self._bring(held, folder)
             if job.secrets:
-                held.secrets = self._secrets.provide(job)
+                held.secrets = self._secrets.provide(job, lambda: bool(held.stop_why))
                 payload = self._payload(held, folder)
         except StoppedError:
             reason = unbegun(held.stop_why)

@@ -6,14 +6,23 @@ import json
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.job_secrets.checked_files import MAX_VALUE, read_below
 from forestay_pilot.job_secrets.redaction import Redactor
 from forestay_pilot.job_secrets.references import FILE, NamedSecret, read_references
-from forestay_pilot.job_secrets.secret_error import NO_SOURCE, NOT_ALLOWED, NOT_FOUND, UNFIT, UNREACHABLE, SecretError
+from forestay_pilot.job_secrets.secret_error import (
+    NO_SOURCE,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    UNEXPECTED,
+    UNFIT,
+    UNREACHABLE,
+    SecretError,
+)
 from forestay_pilot.job_secrets.secret_files import SecretFiles, files_of, remove_secrets
 from forestay_pilot.job_secrets.vault import read_vault
+from forestay_pilot.staging.transfer import StoppedError
 
 if TYPE_CHECKING:
     from forestay_pilot.job_secrets.site_secrets import SiteSecrets, SiteSecretsFile
@@ -67,8 +76,17 @@ class SecretProvider:
         if file is not None and file.open_to_jobs:
             log.warning("jobs run as the user of this pilot, who can read the site's secrets: see the page on secrets")
 
-    def provide(self, job: ClaimedJob) -> JobSecrets:
-        """The secrets that a claim names; raises SecretError, before any is read if its owner may not have one of them."""
+    def provide(self, job: ClaimedJob, stopped: Callable[[], bool]) -> JobSecrets:
+        """The secrets that a claim names; raises SecretError, before any is read if its owner may not have one of them, and StoppedError."""
+        try:
+            return self._provide(job, stopped)
+        except (SecretError, StoppedError):
+            raise
+        except Exception as error:
+            # Its own text may have a value.
+            raise SecretError(UNEXPECTED, f"unexpected {type(error).__name__} while secrets were read") from None
+
+    def _provide(self, job: ClaimedJob, stopped: Callable[[], bool]) -> JobSecrets:
         references = read_references(job.secrets)
         if self._file is None or self._files is None:
             raise SecretError(NO_SOURCE, "this pilot has no source of secrets (--secrets)")
@@ -77,7 +95,7 @@ class SecretProvider:
             if not site.allows(job.owner, reference.text):
                 words = f"{job.owner} may not use {reference.text} at this site"
                 raise SecretError(NOT_ALLOWED, words, reference.text)
-        values = _read_all(site, references)
+        values = _read_all(site, references, stopped)
         variables = {
             reference.variable: _as_variable(reference, values[reference.variable])
             for reference in references
@@ -97,11 +115,13 @@ class SecretProvider:
             self._files.close()
 
 
-def _read_all(site: SiteSecrets, references: list[NamedSecret]) -> dict[str, bytes]:
+def _read_all(site: SiteSecrets, references: list[NamedSecret], stopped: Callable[[], bool]) -> dict[str, bytes]:
     """The values by variable; a path in Vault is read once."""
     paths: dict[str, dict[str, Any]] = {}
     values: dict[str, bytes] = {}
     for reference in references:
+        if stopped():
+            raise StoppedError
         try:
             value = _read(site, reference, paths)
         except SecretError as error:
@@ -118,7 +138,7 @@ def _read(site: SiteSecrets, reference: NamedSecret, paths: dict[str, dict[str, 
 
 def _read_file(site: SiteSecrets, name: str) -> bytes:
     if name in site.values:
-        return site.values[name].encode("utf-8", "surrogateescape")
+        return _as_bytes(site.values[name])
     if not site.folder:
         raise SecretError(NOT_FOUND, "the site has no such secret")
     return read_below(site.folder, name)
@@ -132,7 +152,14 @@ def _read_key(site: SiteSecrets, name: str, paths: dict[str, dict[str, Any]]) ->
     if key not in paths[path]:
         raise SecretError(NOT_FOUND, "the path in Vault has no such key")
     value = paths[path][key]
-    content = (value if isinstance(value, str) else json.dumps(value)).encode("utf-8", "surrogateescape")
+    return _as_bytes(value if isinstance(value, str) else json.dumps(value))
+
+
+def _as_bytes(value: str) -> bytes:
+    try:
+        content = value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise SecretError(UNFIT, "the value is no text") from None
     if len(content) > MAX_VALUE:
         raise SecretError(UNFIT, f"the value has more than {MAX_VALUE} bytes")
     return content

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-NOT_FOUND, NOT_ALLOWED, UNFIT, DENIED, UNREACHABLE, INSECURE, NO_SOURCE = (
-    "not-found", "not-allowed", "unfit", "denied", "unreachable", "insecure", "no-source",
+NOT_FOUND, NOT_ALLOWED, UNFIT, DENIED, UNREACHABLE, INSECURE, NO_SOURCE, UNEXPECTED = (
+    "not-found", "not-allowed", "unfit", "denied", "unreachable", "insecure", "no-source", "unexpected",
 )  # fmt: skip
 
 

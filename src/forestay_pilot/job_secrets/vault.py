@@ -45,6 +45,8 @@ class VaultSettings:
             raise ValueError("Vault is asked by https, or on this host; allow_http permits another address by http")
         if bool(self.token) == bool(self.token_file):
             raise ValueError("Vault needs a token_file, or a token")
+        if (self.token and not _is_word(self.token)) or (self.namespace and not _is_word(self.namespace)):
+            raise ValueError("the token and the namespace of Vault are words of ASCII")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -81,10 +83,15 @@ def read_vault(settings: VaultSettings, path: str) -> dict[str, Any]:
 def _headers(settings: VaultSettings) -> dict[str, str]:
     token = settings.token or read_alone(settings.token_file, "the file of Vault's token").decode("ascii", "replace")
     token = token.strip()
-    if not token.isprintable() or " " in token or not token:
+    if not _is_word(token):
         raise SecretError(INSECURE, "the file of Vault's token does not contain a token")
     headers = {"X-Vault-Token": token, "X-Vault-Request": "true", "Accept": "application/json"}
     return {**headers, "X-Vault-Namespace": settings.namespace} if settings.namespace else headers
+
+
+def _is_word(text: str) -> bool:
+    """Whether a text can be in a header: an error about one that cannot would show it."""
+    return bool(text) and text.isascii() and text.isprintable() and " " not in text
 
 
 def _opener(settings: VaultSettings) -> urllib.request.OpenerDirector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 from tests.unit.pilot.process.test_isolation import memory_group
 
 from forestay_pilot.containers.runtimes import ContainerRuntimes
+from forestay_pilot.job_secrets.site_secrets import SiteSecretsFile
 from forestay_pilot.process.payload import Surroundings
 
 StartPilot = Callable[..., RunningPilot]
@@ -312,3 +314,29 @@ def sleeping() -> list[int]:
             if words[:2] in ([b"sleep", b"301"], [b"sleep", b"302"]):
                 found.append(int(name))
     return found
+
+
+def test_a_container_gets_the_secrets_of_its_job(
+    server: FakeServer, pilot: StartPilot, runtimes: ContainerRuntimes, registry: Registry, tmp_path: Path
+) -> None:
+    site = tmp_path / "secrets.json"
+    values = {"db": "the-password-of-the-job", "key": "first line of a key\nsecond line of a key\n"}
+    site.write_text(json.dumps({"values": values, "owners": {"ann": ["file:*"]}}))
+    site.chmod(0o600)
+    script = "test ${#GO_PASSWORD} = 23 && test ${#KEY} = 40 && echo known; cat $FILE; echo x > $FILE || echo kept; echo $GO_PASSWORD; echo made > out"
+    claim = submit(server, f"{registry.address}/demo:v1", script, outputs=["*"], owner="ann")
+    # A variable whose name means something to the runtime, one with several lines, and a file.
+    claim["specification"]["secrets"] = {
+        "GO_PASSWORD": "file:db",
+        "KEY": "file:key",
+        "FILE": {"file": "key", "as": "file"},
+    }
+    surroundings = Surroundings(grace=5.0, containers=runtimes)
+    pilot(surroundings=surroundings, secrets=SiteSecretsFile(str(site)))
+    end = server.end_of(claim)
+    assert end["outcome"] == "ok", end["log_tail"]
+    lines = [line for line in end["log_tail"].splitlines() if "Read-only" not in line]
+    assert lines[0] == "known"
+    assert lines[1:3] == ["[secret FILE]", "[secret FILE]"]
+    assert lines[3:] == ["kept", "[secret GO_PASSWORD]"]
+    assert end["manifest"]["files"] == 1

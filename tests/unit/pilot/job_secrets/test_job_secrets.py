@@ -17,6 +17,7 @@ from tests.unit.pilot.containers.images import unpacked
 from tests.unit.pilot.fake_server import ENROL_TOKEN, FakeServer, until
 
 from forestay_pilot.containers.runtimes import ContainerRuntimes, find_bubblewrap
+from forestay_pilot.job_secrets import job_secrets
 from forestay_pilot.job_secrets.secret_files import MEMORY, SecretFiles
 from forestay_pilot.job_secrets.site_secrets import SiteSecretsFile
 from forestay_pilot.process.payload import Surroundings
@@ -76,8 +77,6 @@ def test_a_job_gets_its_secrets_and_nothing_of_them_is_left(
     assert TOKEN.splitlines()[0].decode() not in stored(server)
     assert running.end() == 0
     assert not [path for path in (tmp_path / "work").rglob("*") if path.is_file() and PASSWORD in path.read_text()]
-    assert server.seen.registrations[0]["features"]["secrets.file"] == "yes"
-    assert "secrets.vault" not in server.seen.registrations[0]["features"]
 
 
 def test_nothing_of_a_secret_is_on_disk_or_a_command_line_while_a_job_runs(
@@ -137,6 +136,21 @@ def test_a_pilot_without_sources_gives_the_job_to_others(server: FakeServer, pil
     pilot()
     end = server.end_of(claim)
     assert (end["reason"], end["error"]) == ("secret-failed", "no-source")
+
+
+def test_no_unexpected_error_shows_a_value(
+    server: FakeServer, pilot: StartPilot, site: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise UnicodeError(PASSWORD)
+
+    monkeypatch.setattr(job_secrets, "read_below", fail)
+    claim = submit(server, "echo started", {"DB": "file:db/password"})
+    pilot(secrets=SiteSecretsFile(str(site)))
+    end = server.end_of(claim)
+    assert (end["reason"], end["error"]) == ("secret-failed", "unexpected")
+    assert PASSWORD not in stored(server)
+    assert PASSWORD not in caplog.text
 
 
 def test_a_log_that_is_followed_has_no_values(
@@ -227,6 +241,8 @@ def test_a_job_of_another_owner_finds_no_source_to_read(
     (here.parent / "go").touch()
     assert server.end_of(victim)["log_tail"] == "[secret DB]\n"
     assert PASSWORD not in stored(server)
+    features = server.seen.registrations[0]["features"]
+    assert (features["secrets.file"], features.get("secrets.vault")) == ("yes", None)
 
 
 def test_files_are_removed_when_a_pilot_is_killed(

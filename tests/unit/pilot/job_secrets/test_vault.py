@@ -1,4 +1,4 @@
-"""What the pilot asks of Vault and makes of its answers. The server here is a stand-in; `tests/live/test_vault.py` asks a real one."""
+"""What the pilot asks of Vault and makes of its answers. The server here is a stand-in; `test_real_vault.py` asks a real one."""
 
 from __future__ import annotations
 
@@ -79,6 +79,9 @@ def test_the_values_of_a_path_are_read_with_the_token_of_a_file(stand_in: StandI
     assert path == "/v1/secret/data/a%40b"
     assert headers["x-vault-token"] == TOKEN
     assert headers["x-vault-namespace"] == "team"
+    for text in (b"", b"two words", b"\xff\xfe"):
+        file.write_bytes(text)
+        assert error_of(settings(stand_in, token="", token_file=str(file))) == "insecure"
     file.chmod(0o644)
     assert error_of(settings(stand_in, token="", token_file=str(file))) == "insecure"
 
@@ -148,6 +151,7 @@ def test_other_addresses_are_taken() -> None:
     for address in ("https://vault.example.org:8200", "http://127.0.0.1:8200", "http://localhost", "http://[::1]:8200"):
         VaultSettings(address=address, token=TOKEN).check()
     VaultSettings(address="http://vault.example.org", token=TOKEN, allow_http=True).check()
-    with pytest.raises(ValueError, match="token"):
-        VaultSettings(address="https://vault.example.org").check()
+    for token in ("", "two words", "t\nX-Other: y", "ü"):
+        with pytest.raises(ValueError, match="token"):
+            VaultSettings(address="https://vault.example.org", token=token).check()
     assert TOKEN not in repr(VaultSettings(address="https://vault.example.org", token=TOKEN))
