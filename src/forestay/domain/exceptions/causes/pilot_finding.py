@@ -60,9 +60,10 @@ _REASONS: dict[str, _KnownError] = {
         Cause.NODE, RetryNeed.ELSEWHERE,
         "The container runtime of the host could not prepare the image.", "Read the runtime's words in the log; the job may succeed elsewhere.",
     ),
+    # Not a fault of the host: jobs without secrets run there.
     "secret-failed": _KnownError(
-        Cause.NODE, RetryNeed.ELSEWHERE,
-        "The pilot could not read a secret of the job.", "Read its words in the log; the job may succeed elsewhere.",
+        Cause.POLICY, RetryNeed.ELSEWHERE,
+        "The pilot could not give the job a secret.", "Read its words in the log; the job may succeed elsewhere.",
     ),
     "output-missing": _KnownError(
         Cause.OUTPUT_MISSING, RetryNeed.NO,
@@ -208,7 +209,7 @@ _SECRET: dict[str, _KnownError] = {
         "The source of a secret did not answer, or cannot answer now.", "This is usually transient; otherwise check whether Vault runs, is unsealed and can be reached from the hosts.",
     ),
     "insecure": _KnownError(
-        Cause.NODE, RetryNeed.ELSEWHERE,
+        Cause.POLICY, RetryNeed.ELSEWHERE,
         "The source of a secret is not set up securely on the host, so the pilot does not use it.", "Read the pilot's words in the log; correct the owner or the permissions.",
     ),
 }  # fmt: skip
