@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,7 @@ class ContainerRequest:
     devices: list[str] = field(default_factory=list)
     group: str = ""  # the control group of the payload
     secret: frozenset[str] = frozenset()  # the variables with secrets
-    secret_files: str = ""  # the folder with files of secrets; empty for none
-    secrets_folder: str = ""  # a folder for what a runtime has to read of them
+    secret_files: str = ""  # the folder with the files of secrets, empty for a job without any
 
     @property
     def variables(self) -> dict[str, str]:
@@ -127,33 +127,39 @@ def _by_podman(request: ContainerRequest) -> tuple[list[str], dict[str, str]]:
     for device in request.devices:
         words += ["--device", device]
     words += _podman_group(request.group)
+    argv = request.argv
+    if request.secret:
+        argv = _reading_variables(request)
     variables = {"HOME": folder, **request.variables}
-    lines: list[str] = []
-    secret_lines: list[str] = []
-    passed = {}
+    lines, passed = [], {}
     for name, value in variables.items():
+        if name in request.secret:
+            continue
         if "\n" not in value and name.isidentifier():
-            (secret_lines if name in request.secret else lines).append(f"{name}={value}\n")
+            lines.append(f"{name}={value}\n")
         elif _TOOLS_OWN.fullmatch(name):
             raise ValueError(f"the variable {name} cannot be passed to Podman with a line break in it")
         else:
             words += ["--env", name]
             passed[name] = value
-    words += ["--env-file", _variables_file(os.path.join(folder, VARIABLES), lines)]
-    if secret_lines:
-        words += ["--env-file", _variables_file(os.path.join(request.secrets_folder, SECRETS), secret_lines)]
+    path = os.path.join(folder, VARIABLES)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as sink:
+        sink.writelines(lines)
+    words += ["--env-file", path]
     if request.image.location.startswith("/"):
-        words += ["--rootfs", f"{request.image.location}:O", *request.argv]
+        words += ["--rootfs", f"{request.image.location}:O", *argv]
     else:
-        words += [request.image.location, *request.argv]
+        words += [request.image.location, *argv]
     return words, {**passed, **site_environment(), "FORESTAY_CLAIM": request.claim}
 
 
-def _variables_file(path: str, lines: list[str]) -> str:
+def _reading_variables(request: ContainerRequest) -> list[str]:
+    """The command, started by a shell of the image that reads the variables with secrets: Podman keeps those that it is given in its database."""
+    path = os.path.join(request.secret_files, VARIABLES)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as sink:
-        sink.writelines(lines)
-    return path
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as sink:
+        sink.writelines(f"export {name}={shlex.quote(request.environment[name])}\n" for name in sorted(request.secret))
+    return ["/bin/sh", "-c", '. "$0" && exec "$@"', f"{request.folder}/{SECRETS}/{VARIABLES}", *request.argv]
 
 
 def _podman_group(group: str) -> list[str]:

@@ -41,7 +41,7 @@ class JobSecrets:
     files: tuple[str, ...] = ()
     """The variables that have the path of a file."""
     folder: str = ""
-    """The job's folder of `SecretFiles`, if there are files."""
+    """The job's folder of `SecretFiles`."""
     values: dict[str, str] = field(default_factory=dict, repr=False)
     """All values, for their redaction."""
 
@@ -51,8 +51,8 @@ class JobSecrets:
 
     @property
     def files_folder(self) -> str:
-        """Where the files are on the host; empty for none."""
-        return files_of(self.folder) if self.files else ""
+        """Where the files are on the host."""
+        return files_of(self.folder)
 
     def redacted(self, end: dict[str, Any]) -> dict[str, Any]:
         """A completion without the values: a pilot's own words may have a name of a file that has one."""

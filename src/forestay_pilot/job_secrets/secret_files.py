@@ -16,7 +16,6 @@ log = logging.getLogger("forestay_pilot")
 
 MEMORY = "/dev/shm"  # noqa: S108 - in a folder of this user's own
 _FILES = "files"
-VARIABLES = "variables"
 
 
 class SecretFiles:

@@ -304,8 +304,7 @@ def make_payload(
         request = ContainerRequest(
             image, argv, environment, folder, surroundings.inherited, job.claim,
             mounts=runtimes.mounts, devices=runtimes.devices_for(job.gpus), group=group,
-            secret=frozenset(given), secrets_folder="" if secrets is None else secrets.folder,
-            secret_files="" if secrets is None else secrets.files_folder,
+            secret=frozenset(given), secret_files="" if secrets is None else secrets.files_folder,
         )  # fmt: skip
         try:
             argv, environment = in_container(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from forestay_pilot.containers.container_command import SECRETS, VARIABLES, ContainerRequest, in_container
 from forestay_pilot.containers.image_store import StagedImage
 
-VALUES = {"GO_PASSWORD": "the-password", "KEY": "first line\nsecond line"}
+VALUES = {"GO_PASSWORD": "the-password '$HOME'", "KEY": "first line\nsecond line"}
 
 
 @pytest.mark.parametrize("runtime", ["podman", "apptainer", "bubblewrap"])
@@ -30,7 +31,6 @@ def test_secrets_are_given_apart_from_other_variables(runtime: str, tmp_path: Pa
             claim="c",
             secret=frozenset({*VALUES, "FILE"}),
             secret_files=str(secrets / "files"),
-            secrets_folder=str(secrets),
         )
     )
     for value in VALUES.values():
@@ -39,15 +39,21 @@ def test_secrets_are_given_apart_from_other_variables(runtime: str, tmp_path: Pa
             assert not path.is_file() or value not in path.read_text(), path
     if runtime == "podman":
         assert (folder / VARIABLES).read_text().splitlines()[:2] == [f"HOME={folder}", "MODE=fast"]
-        file = secrets / SECRETS
-        assert file.read_text() == f"GO_PASSWORD=the-password\nFILE={folder}/{SECRETS}/FILE\n"
+        file = secrets / "files" / VARIABLES
         assert os.stat(file).st_mode & 0o777 == 0o600
+        command = words[words.index("/bin/sh") :]
+        assert command == ["/bin/sh", "-c", '. "$0" && exec "$@"', f"{folder}/{SECRETS}/{VARIABLES}", "run"]
+        shown = subprocess.run(
+            [*command[:3], str(file), "sh", "-c", 'printf "%s|%s" "$GO_PASSWORD" "$KEY"'],
+            capture_output=True,
+            check=True,
+        )
+        assert shown.stdout.decode() == "|".join(VALUES.values())
         assert f"{secrets}/files:{folder}/{SECRETS}:ro" in words
-        assert environment["KEY"] == VALUES["KEY"]
-        assert "GO_PASSWORD" not in environment, "Podman would take it for its own"
+        assert not set(VALUES) & set(environment), "Podman would take them for its own, or keep them in its database"
     elif runtime == "apptainer":
         assert f"{secrets}/files:{folder}/{SECRETS}:ro" in words
-        assert environment["APPTAINERENV_GO_PASSWORD"] == "the-password"
+        assert environment["APPTAINERENV_GO_PASSWORD"] == VALUES["GO_PASSWORD"]
     else:
         at = words.index("--ro-bind", words.index(str(folder)))
         assert words[at : at + 3] == ["--ro-bind", f"{secrets}/files", f"{folder}/{SECRETS}"]
