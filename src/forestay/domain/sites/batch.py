@@ -56,11 +56,11 @@ class PilotJob:
     output: str | None = None
     """The file for its output; if it is not set, output is discarded."""
     options: tuple[str, ...] = ()
-    """Further options of this batch system's own submit command, set by the operator of the site."""
+    """Further options of this batch system's own submit command, set by the operator of the site; for Kubernetes, JSON merge patches of the Job."""
     user: str = ""
     """The Unix user as whom it is submitted; empty: the agent's own."""
     size: str = ""
-    """The size by which a launcher knows what to run, if it is submitted as another user."""
+    """The size by which a launcher knows what to run, if it is submitted as another user, and Kubernetes which image and devices."""
 
 
 @dataclass(frozen=True, slots=True)
