@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from forestay.apps.config.site_settings import (
+    KubernetesTable,
     PaceTable,
     PilotTable,
     SiteSettings,
@@ -23,6 +24,8 @@ from forestay.ports.errors import Permanent
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/site-agent.md"
 OWN = {"run_as": "submitter", "program": "/usr/libexec/forestay-pilot.pyz"}
+CLOUD_PAGE = Path(__file__).parents[3] / "docs/how-to/kubernetes.md"
+CLOUD: dict[str, object] = {"batch": "kubernetes", "kubernetes": {"image": "registry.example.org/pilot:1"}}
 SHOWN = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
 
 
@@ -37,13 +40,30 @@ def test_the_file_that_is_shown_to_operators_is_right(tmp_path: Path) -> None:
     assert settings.policy.thresholds.min_idle == 2
 
 
+def test_the_file_that_is_shown_for_kubernetes_is_right(tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(re.findall(r"```toml\n(.*?)```", CLOUD_PAGE.read_text(), re.DOTALL)[0])
+    settings = load_site(file)
+    assert settings.kubernetes is not None
+    assert settings.kubernetes.volumes[0].claim == "outputs"
+    assert settings.kubernetes.tolerations[0].operator == "Exists"
+    assert settings.sizes[1].image == "registry.example.org/analysis-cuda:3"
+
+
 @pytest.mark.parametrize(
     ("table", "prefix"),
-    [(SiteSettings, ""), (PaceTable, "pace."), (PilotTable, "pilot."), (SizeTable, "sizes."), (UsersTable, "users.")],
+    [
+        (SiteSettings, ""),
+        (PaceTable, "pace."),
+        (PilotTable, "pilot."),
+        (SizeTable, "sizes."),
+        (UsersTable, "users."),
+        (KubernetesTable, "kubernetes."),
+    ],
 )
 def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> None:
     text = PAGE.read_text().split("## All settings")[1]
-    tables = {"pace", "pilot", "users"}
+    tables = {"pace", "pilot", "users", "kubernetes"}
     missing = [name for name in table.model_fields if f"`{prefix}{name}`" not in text and name not in tables]
     assert missing == []
 
@@ -64,6 +84,16 @@ def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> No
         ({"users": {"folder": "relative"}}, "users.folder: "),
         ({"every": "a while"}, r"every: .*a time is a number of seconds"),
         ({"sizes": [{"memory": "1 GiB", "wall": "1 h"}] * 2}, "two sizes have the same name"),
+        ({"batch": "kubernetes"}, "the table kubernetes belongs to"),
+        ({"kubernetes": {"image": "a"}}, "the table kubernetes belongs to"),
+        ({"sizes": [{"memory": "1 GiB", "wall": "1 h", "image": "a"}]}, r"sizes\.image is available with Kubernetes"),
+        (CLOUD | {"site": "hall@cern"}, "site: Kubernetes accepts"),
+        (CLOUD | {"sizes": [{"memory": "1 GiB", "wall": "1 h", "account": "a"}]}, "Kubernetes has no accounts"),
+        (CLOUD | {"sizes": [{"memory": "1 GiB", "wall": "1 h", "queue": "a b"}]}, "a local queue of Kueue"),
+        (CLOUD | {"kubernetes": {}}, r"kubernetes\.image: "),
+        (CLOUD | {"kubernetes": {"image": "a", "address": "http://insecure"}}, r"kubernetes\.address: "),
+        (CLOUD | {"kubernetes": {"image": "a", "user": 0}}, r"kubernetes\.user: "),
+        (CLOUD | {"kubernetes": {"image": "a", "volumes": [{"path": "/a"}]}}, "set either claim or secret"),
     ],
 )
 def test_what_is_wrong_is_said(change: dict[str, object], words: str) -> None:

@@ -11,6 +11,9 @@ import structlog
 
 from forestay.adapters.htcondor.batch import HtcondorBatch
 from forestay.adapters.httpx.site_api import HttpxSiteApi
+from forestay.adapters.kubernetes.api import ApiServer, KubernetesApi
+from forestay.adapters.kubernetes.batch import KubernetesBatch
+from forestay.adapters.kubernetes.objects import CA_FILE, PROGRAM, WORK, PilotProgram, PodSettings, PodSize, PodVolume
 from forestay.adapters.lsf.batch import LsfReader
 from forestay.adapters.pbs.batch import PbsReader
 from forestay.adapters.slurm.batch import SlurmBatch
@@ -24,6 +27,7 @@ from forestay.domain.sites.batch import PilotJob
 from forestay.domain.sites.fleet import size_and_owner
 from forestay.domain.sites.launch import NAME
 from forestay.domain.sites.pace import Pace
+from forestay.ports.clock import Clock
 from forestay.ports.commands import Commands
 from forestay.ports.errors import Permanent, Transient
 from forestay.ports.sites.batch import BatchReader, BatchSubmitter
@@ -48,8 +52,9 @@ class SiteComponents:
             certificate=settings.certificate,
         )
         clock = SystemClock()
-        commands = PacedCommands(SystemCommands(), clock, Pace(settings.pace.commands, BURST))
-        reader = _reader(settings, commands)
+        pace = Pace(settings.pace.commands, BURST)
+        self.kubernetes = _kubernetes(settings, clock, pace)
+        reader = self.kubernetes or _reader(settings, PacedCommands(SystemCommands(), clock, pace))
         self._program = settings.users.program or self.spool.pilot(pilot_program())
         self._sizes = {size.name: size for size in settings.sizes}
         self.submitter = _submitter(settings, reader)
@@ -68,6 +73,8 @@ class SiteComponents:
 
     async def close(self) -> None:
         await self.api.close()
+        if self.kubernetes is not None:
+            await self.kubernetes.close()
         self.spool.close()
 
     def _greeting(self) -> dict[str, object]:
@@ -102,11 +109,9 @@ class SiteComponents:
             user = users.of(owner)
             if not user:
                 raise Permanent(f"{owner or 'nobody'} is no longer in the settings as a Unix user")
-            try:
-                handed = {SECRET: Path(secret).read_text(encoding="ascii")}
-            except OSError as error:
-                raise Transient(f"the spool: {error.strerror} ({error.filename})") from error
-            return PilotJob(NAME + launch, (), directory="/", environment=handed, user=user, size=name)
+            return PilotJob(NAME + launch, (), directory="/", environment=_handed(secret), user=user, size=name)
+        if self.kubernetes is not None:
+            return kubernetes_job(self.settings, wanted, launch, _handed(secret))
         return PilotJob(
             name=NAME + launch,
             command=pilot_command(self.settings, wanted, self._program, launch, secret),
@@ -121,12 +126,38 @@ class SiteComponents:
         )
 
 
+def kubernetes_job(settings: SiteSettings, size: SizeTable, launch: str, environment: dict[str, str]) -> PilotJob:
+    """The batch job of a launch on Kubernetes: nothing of it is on a file system that it shares with the agent."""
+    work = settings.pilot.work or f"{WORK}/pilot"
+    command = pilot_command(settings, size, Path(PROGRAM), launch, "")
+    return PilotJob(
+        name=NAME + launch,
+        command=(*command, *(() if settings.pilot.work else ("--work", work))),
+        directory=WORK,
+        environment=environment,
+        cpus=size.cpus,
+        memory=size.memory,
+        wall=size.wall,
+        queue=size.queue,
+        options=size.options,
+        size=size.name,
+    )
+
+
+def _handed(secret: str) -> dict[str, str]:
+    """The environment of a pilot that gets its secret there."""
+    try:
+        return {SECRET: Path(secret).read_text(encoding="ascii")}
+    except OSError as error:
+        raise Transient(f"the spool: {error.strerror} ({error.filename})") from error
+
+
 def pilot_command(settings: SiteSettings, size: SizeTable, program: Path, launch: str, secret: str) -> tuple[str, ...]:
-    """The command of a launch's pilot, which finds its secret in a file."""
+    """The command of a launch's pilot, which finds its secret in a file; empty: in its environment."""
     pilot = settings.pilot
     options: list[tuple[str, object]] = [
         *(("--server", server) for server in settings.servers),
-        ("--enrolment-file", secret),
+        *([("--enrolment-file", secret)] if secret else []),
         ("--launch", launch),
         ("--site", settings.site),
         ("--outputs", settings.outputs),
@@ -141,13 +172,62 @@ def pilot_command(settings: SiteSettings, size: SizeTable, program: Path, launch
     if size.disk is not None:
         options.append(("--disk", size.disk))
     if settings.ca_file is not None:
-        options.append(("--ca-file", settings.ca_file))
+        options.append(("--ca-file", settings.ca_file if settings.kubernetes is None else CA_FILE))
     if pilot.certificate:
         options.append(("--certificate", pilot.certificate))
     if pilot.work:
         options.append(("--work", pilot.work))
     words = [str(word) for option in options for word in option]
     return (pilot.python, str(program), *words, *pilot.arguments)
+
+
+def _kubernetes(settings: SiteSettings, clock: Clock, pace: Pace) -> KubernetesBatch | None:
+    """The Kubernetes of the site, if it is one."""
+    table = settings.kubernetes
+    if table is None:
+        return None
+    try:
+        authorities = settings.ca_file.read_bytes() if settings.ca_file is not None else b""
+    except OSError as error:
+        raise Permanent(f"{settings.ca_file} cannot be read: {error.strerror}") from error
+    cluster = ApiServer(table.address or _own_cluster(), table.token_file, table.ca_file)
+    volumes = [PodVolume(str(each.path), each.claim or "", each.secret or "", each.read_only) for each in table.volumes]
+    pods = PodSettings(
+        site=settings.site,
+        namespace=table.namespace,
+        image=table.image,
+        user=table.user,
+        group=table.group,
+        pull_secrets=table.pull_secrets,
+        service_account=table.service_account or "",
+        node_selector=table.node_selector,
+        tolerations=tuple(
+            {name: value for name, value in each.model_dump().items() if value} for each in table.tolerations
+        ),
+        priority_class=table.priority_class or "",
+        gpu_resource=table.gpu_resource,
+        volumes=tuple(volumes),
+        grace=table.grace,
+        queue_wait=settings.queue_wait,
+        keep_finished=table.keep_finished,
+        sizes={size.name: PodSize(size.image, size.gpus, size.disk) for size in settings.sizes},
+    )
+    return KubernetesBatch(
+        KubernetesApi(cluster, clock=clock, pace=pace),
+        pods,
+        PilotProgram(pilot_program(), authorities),
+        patience=table.start_patience,
+        on_event=lambda event, facts: log.warning(event, **facts),
+    )
+
+
+def _own_cluster() -> str:
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise Permanent(
+            "the agent does not run in a cluster: set kubernetes.address, kubernetes.token_file and kubernetes.ca_file"
+        )
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
@@ -164,8 +244,8 @@ def _reader(settings: SiteSettings, commands: Commands) -> BatchReader:
 def _submitter(settings: SiteSettings, reader: BatchReader) -> BatchSubmitter:
     if settings.own_users is not None and isinstance(reader, SlurmBatch):
         return OwnUsersSlurm(reader, settings.users.launcher)
-    if isinstance(reader, HtcondorBatch):
-        return reader  # PSI/J does not support HTCondor
+    if isinstance(reader, HtcondorBatch | KubernetesBatch):
+        return reader  # PSI/J does not support these
     try:
         from forestay.adapters.psij.batch import PsijSubmitter, refused
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,15 +62,17 @@ class SizeTable(_SiteTable):
     disk: Size | None = Field(default=None, ge=0, le=1 << 55)
     """Offered to jobs; unset: what is free in the pilot's work folder."""
     gpus: int = Field(default=0, ge=0, le=1024)
-    """Offered to jobs; request them from the batch system with `options`."""
+    """Offered to jobs; request them from the batch system with `options`, except on Kubernetes, where they are requested."""
     slots: int | None = Field(default=None, ge=1, le=1024)
     """Jobs at once; unset: one per CPU."""
     wall: Duration = Field(ge=120, le=30 * 86_400)
     queue: Annotated[str, Field(max_length=200)] | None = None
-    """Partition, queue or class."""
+    """Partition, queue or class; on Kubernetes, a local queue of Kueue."""
     account: Annotated[str, Field(max_length=200)] | None = None
     options: tuple[Annotated[str, Field(max_length=1000)], ...] = ()
-    """Further options of the batch system's submit command."""
+    """Further options of the batch system's submit command; on Kubernetes, JSON merge patches of the Job."""
+    image: Annotated[str, Field(max_length=500)] = ""
+    """The pods' image, if not that of `kubernetes.image`."""
 
 
 class PilotTable(_SiteTable):
@@ -115,6 +118,74 @@ class UsersTable(_SiteTable):
     """The command that starts the launcher as root."""
 
 
+KubernetesName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+class TolerationTable(_SiteTable):
+    """A taint of nodes that pilots tolerate, with the field names of Kubernetes."""
+
+    key: Annotated[str, Field(max_length=317)] = ""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    value: Annotated[str, Field(max_length=63)] = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    """Empty: all."""
+
+
+class VolumeTable(_SiteTable):
+    """A volume that every pilot mounts: a PersistentVolumeClaim or a Secret of the namespace."""
+
+    path: Place
+    """Where the pilot sees it."""
+    claim: KubernetesName | None = None
+    secret: KubernetesName | None = None
+    read_only: bool = False
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.claim is None) == (self.secret is None):
+            raise ValueError("set either claim or secret")
+        return self
+
+
+class KubernetesTable(_SiteTable):
+    """How pilots run on Kubernetes: each is a Job with one pod."""
+
+    address: Annotated[str, Field(pattern=r"^(https://\S+)?$")] = ""
+    """The API server; unset: the cluster in which the agent itself runs."""
+    token_file: Place = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+    """File with the agent's token for the API server; read for every request, so that it can be renewed."""
+    ca_file: Place = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
+    """Certificate authorities of the API server; read again when the file changes."""
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "forestay"
+    """The namespace of the pilots."""
+    image: Annotated[str, Field(min_length=1, max_length=500)]
+    """The pods' image: any with a Python from 3.9 and what jobs need."""
+    pull_secrets: tuple[KubernetesName, ...] = Field(default=(), max_length=10)
+    """Secrets of the namespace with the right to pull images."""
+    service_account: KubernetesName | None = None
+    """The pods' service account; its token is never mounted."""
+    user: int = Field(default=1000, ge=1, le=2**31 - 2)
+    """The pods' user id; never root."""
+    group: int = Field(default=1000, ge=1, le=2**31 - 2)
+    """The pods' group id, also of the volumes."""
+    node_selector: dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=63)]] = Field(
+        default_factory=dict, max_length=50
+    )
+    """Labels of the nodes on which pilots may run."""
+    tolerations: tuple[TolerationTable, ...] = Field(default=(), max_length=50)
+    priority_class: KubernetesName | None = None
+    gpu_resource: Annotated[str, Field(min_length=1, max_length=317)] = "nvidia.com/gpu"
+    """The extended resource that is requested for the `gpus` of a size."""
+    volumes: tuple[VolumeTable, ...] = Field(default=(), max_length=50)
+    grace: Duration = Field(default=60, ge=1, le=3600)
+    """Seconds that a pilot has after SIGTERM, such as when it is preempted."""
+    start_patience: Duration = Field(default=600, ge=30, le=86_400)
+    """Seconds for which a pod that has a node may fail to start, such as while its image cannot be pulled; later its Job is ended."""
+    keep_finished: Duration = Field(default=86_400, ge=600, le=30 * 86_400)
+    """Seconds for which a Job stays after its end; an agent that is down for longer does not learn how its pilots ended."""
+
+
 class SiteSettings(_SiteTable):
     """All settings of a site agent."""
 
@@ -127,10 +198,10 @@ class SiteSettings(_SiteTable):
     """Certificates to trust instead of the system's."""
     certificate: Place | None = None
     """File with the agent's certificate and its key, for servers that require one; readable by its owner only."""
-    batch: Literal["slurm", "htcondor", "pbs", "lsf"] = "slurm"
-    """The kind of batch system. Slurm and HTCondor are tested on real installations; PBS and LSF are experimental: tested only against the documented output of their commands."""
+    batch: Literal["slurm", "htcondor", "kubernetes", "pbs", "lsf"] = "slurm"
+    """The kind of batch system. Slurm and HTCondor are tested on real installations, Kubernetes on a real control plane with simulated nodes; PBS and LSF are experimental: tested only against the documented output of their commands."""
     spool: Place
-    """A folder for the agent only, on a file system that the nodes share."""
+    """A folder for the agent only, on a file system that the nodes share; with Kubernetes, any folder that outlives the agent."""
     outputs: Place
     """Where pilots write outputs."""
     min_pilots: int = Field(default=0, ge=0, le=100_000)
@@ -149,6 +220,8 @@ class SiteSettings(_SiteTable):
     pace: PaceTable = PaceTable()
     pilot: PilotTable = PilotTable()
     users: UsersTable = UsersTable()
+    kubernetes: KubernetesTable | None = None
+    """Required if `batch` is `kubernetes`."""
     sizes: tuple[SizeTable, ...] = Field(min_length=1, max_length=100)
     """The kinds of pilots, preferred first: a job gets the first one that it fits into."""
 
@@ -164,7 +237,23 @@ class SiteSettings(_SiteTable):
                 raise ValueError(f"size {size.name}: wall must be longer than the pilot's time_margin")
         if self.users.run_as == "submitter":
             self._sound_for_submitters()
+        if (self.batch == "kubernetes") != (self.kubernetes is not None):
+            raise ValueError('the table kubernetes belongs to batch = "kubernetes", which requires it')
+        if self.batch == "kubernetes":
+            self._sound_for_kubernetes()
+        elif any(size.image for size in self.sizes):
+            raise ValueError(f"sizes.image is available with Kubernetes, not with {self.batch}")
         return self
+
+    def _sound_for_kubernetes(self) -> None:
+        if LABEL_VALUE.fullmatch(self.site) is None:
+            raise ValueError(
+                "site: Kubernetes accepts at most 63 letters, digits, dashes, dots and underscores as a label"
+            )
+        if any(size.account is not None for size in self.sizes):
+            raise ValueError("sizes.account: Kubernetes has no accounts")
+        if any(size.queue is not None and LABEL_VALUE.fullmatch(size.queue) is None for size in self.sizes):
+            raise ValueError("sizes.queue: with Kubernetes, the name of a local queue of Kueue")
 
     def _sound_for_submitters(self) -> None:
         if self.batch != "slurm":

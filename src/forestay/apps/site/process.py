@@ -6,9 +6,10 @@ import asyncio
 
 import structlog
 
+from forestay.adapters.kubernetes.batch import KubernetesBatch
 from forestay.adapters.slurm.own_users import OwnUsersSlurm
 from forestay.apps.compose.loops import stop, until_stopped
-from forestay.apps.compose.site import SiteComponents
+from forestay.apps.compose.site import SiteComponents, kubernetes_job
 from forestay.apps.config.site_settings import SiteSettings
 from forestay.domain.sites.launch import NAME
 from forestay.ports.errors import Conflict, PortError
@@ -55,6 +56,8 @@ async def check_site(settings: SiteSettings) -> list[str]:
             await components.agent.reader.find([f"{NAME}check"])
         except PortError as error:
             wrong.append(f"the batch system: {error}")
+        if components.kubernetes is not None:
+            wrong += [*await _refused_sizes(components.kubernetes, settings)]
         if isinstance(components.submitter, OwnUsersSlurm):
             try:
                 await components.submitter.check()
@@ -62,6 +65,17 @@ async def check_site(settings: SiteSettings) -> list[str]:
                 wrong.append(f"the launcher: {error}")
     finally:
         await components.close()
+    return wrong
+
+
+async def _refused_sizes(batch: KubernetesBatch, settings: SiteSettings) -> list[str]:
+    """What the cluster says against a pilot of each size, without creating one."""
+    wrong: list[str] = []
+    for size in settings.sizes:
+        try:
+            await batch.check(kubernetes_job(settings, size, "check", {}))
+        except PortError as error:
+            wrong.append(f"size {size.name}: {error}")
     return wrong
 
 
