@@ -128,8 +128,14 @@ insertion *args:
     else
       scripts/servers start htcondor || echo "the tests on HTCondor will fail" >&2
       eval "$(scripts/servers env)"
-      uv run pytest tests/contract/test_batch.py tests/live/test_site_agent_htcondor.py tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py "$@"
+      uv run pytest -k 'not kubernetes' tests/contract/test_batch.py tests/live/test_site_agent_htcondor.py tests/system/insertion tests/system/shim tests/unit/apps/server/insertion/test_watcher.py "$@"
     fi
+
+# Pilots in the real control plane of Kubernetes, on simulated nodes, and what `deploy` has for it. Builds it and helm the first time (a quarter of an hour); minutes.
+kubernetes *args:
+    scripts/servers install helm
+    scripts/servers start kubernetes
+    eval "$(scripts/servers env)" && uv run pytest -m slow -k kubernetes tests/contract/test_batch.py tests/contract/test_kubernetes.py tests/live/test_site_agent_kubernetes.py {{ args }}
 
 # What users of sbatch, Snakemake and Nextflow meet when something fails, with Forestay in front of two kinds of Slurm and without it; as root, hours. `--only TEXT` (again for more), `--resume`.
 [positional-arguments]

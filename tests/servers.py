@@ -60,6 +60,11 @@ def htcondor() -> Path:
     return Path(address("FORESTAY_TEST_HTCONDOR"))
 
 
+def kubernetes() -> Path:
+    """The folder with the address, the certificates and the tokens of the Kubernetes under test."""
+    return Path(address("FORESTAY_TEST_KUBERNETES"))
+
+
 def versions() -> dict[str, str]:
     """The version of every program that is installed for tests, by its name in ``scripts/versions.env``."""
     lines = (SCRIPT.parent / "versions.env").read_text().splitlines()

@@ -8,21 +8,28 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Protocol
 
 from tests import servers
+from tests.kubernetes import Admin, SimulatedKubelet, Site
 
 from forestay.adapters.htcondor.batch import HtcondorBatch
+from forestay.adapters.kubernetes.api import ApiServer, KubernetesApi
+from forestay.adapters.kubernetes.batch import KubernetesBatch
+from forestay.adapters.kubernetes.objects import PilotProgram, PodSettings
 from forestay.adapters.psij.batch import PsijSubmitter
 from forestay.adapters.slurm.batch import SlurmBatch
+from forestay.adapters.system.clock import SystemClock
 from forestay.adapters.system.commands import SystemCommands
 from forestay.domain.sites.batch import BatchId, BatchJob, BatchOutcome, PilotJob, SubmitRefused
+from forestay.domain.sites.pace import Pace
 from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Transient
 from forestay.ports.sites.batch import BatchSystem
@@ -48,6 +55,11 @@ class BatchRoom(Protocol):
     @property
     def commands(self) -> int:
         """So many commands of the batch system were run for the adapter."""
+        ...
+
+    @property
+    def unique(self) -> bool:
+        """Whether a name exists once: a second submission under it creates nothing."""
         ...
 
     @property
@@ -91,6 +103,7 @@ class Counted:
 class SlurmRoom:
     """The Slurm of `scripts/servers`."""
 
+    unique = False
     hold = ("--hold",)
     wrong = ("--partition=no-such-partition",)
 
@@ -132,6 +145,7 @@ class Joined:
 class PsijRoom:
     """The same Slurm through PSI/J."""
 
+    unique = False
     hold = SlurmRoom.hold
     wrong = SlurmRoom.wrong
 
@@ -157,6 +171,7 @@ class PsijRoom:
 class HtcondorRoom:
     """The HTCondor of `scripts/servers`."""
 
+    unique = False
     hold = ("-append", "hold = true")
     wrong = ("-append", "universe = no-such-universe")
 
@@ -176,6 +191,74 @@ class HtcondorRoom:
         files = ("_CONDOR_SCHEDD_ADDRESS_FILE", "_CONDOR_SCHEDD_DAEMON_AD_FILE", "_CONDOR_HISTORY")
         moved = {**dict.fromkeys(files, str(folder / "none")), "_CONDOR_COLLECTOR_HOST": f"127.0.0.1:{closed_port()}"}
         return HtcondorBatch(SystemCommands(), environment={**self.own, **moved})
+
+
+@dataclass(slots=True)
+class WithOutput:
+    """The adapter for tests that read a job's output from a file: in Kubernetes it is the pod's log."""
+
+    batch: KubernetesBatch
+
+    async def submit(self, job: PilotJob) -> BatchId | SubmitRefused:
+        command = ("sh", "-c", 'exec "$@" >"$0" 2>&1', job.output or "/dev/null", *job.command)
+        return await self.batch.submit(replace(job, command=command))
+
+    async def cancel(self, jobs: Collection[BatchId]) -> None:
+        await self.batch.cancel(jobs)
+
+    async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
+        return await self.batch.find(names)
+
+    async def outcome(self, jobs: Collection[BatchId]) -> Mapping[BatchId, BatchOutcome]:
+        return await self.batch.outcome(jobs)
+
+
+class KubernetesRoom:
+    """The Kubernetes of `scripts/servers`, whose nodes and kubelets are simulated, in a namespace of its own."""
+
+    unique = True
+    hold = ('{"spec": {"template": {"spec": {"nodeSelector": {"no-such": "node"}}}}}',)
+    wrong = ('{"spec": {"template": {"spec": {"nodeSelector": {"no label!": "x"}}}}}',)
+
+    def __init__(self) -> None:
+        self.folder = Path(mkdtemp(prefix="forestay-kubernetes-"))
+        self.admin = Admin()
+        self.kubelet = SimulatedKubelet(self.admin)
+        self.site: Site = self.admin.site(self.folder)
+        self.settings = PodSettings("hall", self.site.namespace, "simulated/pilot:1", grace=5, queue_wait=600)
+        self.apis: list[KubernetesApi] = []
+        self.events: list[str] = []
+
+    @property
+    def commands(self) -> int:
+        return sum(api.requests for api in self.apis)
+
+    def api(self, address: str = "") -> KubernetesApi:
+        cluster = ApiServer(address or self.admin.address, self.site.token, self.admin.ca)
+        api = KubernetesApi(cluster, clock=SystemClock(), pace=Pace(100, 100))
+        self.apis.append(api)
+        return api
+
+    def agent(self, *, patience: float = 600.0, address: str = "", **settings: object) -> KubernetesBatch:
+        """The adapter of an agent that has just started, with other settings."""
+        own = replace(self.settings, **settings)  # type: ignore[arg-type]
+        program = PilotProgram(b"no pilot")
+        on_event = lambda event, _facts: self.events.append(event)  # noqa: E731
+        return KubernetesBatch(self.api(address), own, program, patience=patience, on_event=on_event)
+
+    def system(self) -> WithOutput:
+        return WithOutput(self.agent())
+
+    def without_scheduler(self, folder: Path) -> WithOutput:
+        return WithOutput(self.agent(address=f"https://127.0.0.1:{closed_port()}"))
+
+    async def close(self) -> None:
+        for api in self.apis:
+            await api.close()
+        await asyncio.to_thread(self.kubelet.stop)
+        self.admin.delete(f"/api/v1/namespaces/{self.site.namespace}")
+        self.admin.http.close()
+        shutil.rmtree(self.folder)
 
 
 def moved_slurm(conf: str, folder: Path, *, host: str = "127.0.0.1") -> Path:
@@ -198,4 +281,9 @@ def closed_port() -> int:
         return port
 
 
-ROOMS: dict[str, Callable[[], BatchRoom]] = {"slurm": SlurmRoom, "psij": PsijRoom, "htcondor": HtcondorRoom}
+ROOMS: dict[str, Callable[[], BatchRoom]] = {
+    "slurm": SlurmRoom,
+    "psij": PsijRoom,
+    "htcondor": HtcondorRoom,
+    "kubernetes": KubernetesRoom,
+}
