@@ -46,3 +46,7 @@ class DocumentStore(Protocol):
     async def remove(self, documents: Sequence[StoredDocument]) -> int:
         """Remove those that are still at the version that was read and return how many. `Transient` if unsure: read again."""
         ...
+
+    async def kinds(self, prefix: str) -> Sequence[str]:
+        """The kinds, of which there are documents, that begin with this text, in order; up to a second old."""
+        ...

@@ -100,6 +100,9 @@ class Documents(Shelf):
         await turn()
         return {name: self._stored(name) for name in documents if name in self.entries}
 
+    async def kinds(self, prefix: str) -> Sequence[str]:
+        raise NotImplementedError
+
     async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
         await turn()
         return [self._stored(name) for name in sorted(self.entries)]

@@ -26,6 +26,7 @@ from forestay.ports.jobs.job_store import (
     JobPage,
     JobQuery,
     Record,
+    SpecificationUse,
     Stored,
     Unknown,
     Version,
@@ -292,7 +293,18 @@ class Client:
     async def remove(self, jobs: Sequence[Stored]) -> int:
         raise NotImplementedError(TOO_SHORT)
 
-    async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
+    async def drop_records(
+        self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = (), ids: Sequence[str] = ()
+    ) -> int:
+        raise NotImplementedError(TOO_SHORT)
+
+    async def unused_specifications(self, before: int, *, limit: int = 500) -> Sequence[SpecificationUse]:
+        raise NotImplementedError(TOO_SHORT)
+
+    async def note_use(self, uses: Sequence[SpecificationUse], used: int) -> int:
+        raise NotImplementedError(TOO_SHORT)
+
+    async def remove_specifications(self, uses: Sequence[SpecificationUse]) -> int:
         raise NotImplementedError(TOO_SHORT)
 
     async def drop_gone(self, before: int) -> int:
@@ -300,7 +312,7 @@ class Client:
 
     # -- specifications and records ----------------------------------------------------------------------------
 
-    async def put_specifications(self, specifications: Sequence[Specification]) -> None:
+    async def put_specifications(self, specifications: Sequence[Specification], *, used: int = 0) -> None:
         await self._create(
             "specifications", [(specification.id, None, specification) for specification in specifications]
         )
@@ -338,6 +350,7 @@ class Client:
         job: str | None = None,
         tenant: str | None = None,
         since: int | None = None,
+        after: tuple[int, str] | None = None,
         newest_first: bool = False,
         limit: int = 1000,
     ) -> Sequence[Record]:
@@ -349,6 +362,7 @@ class Client:
                 and (job is None or entry.value.job == job)
                 and (tenant is None or entry.value.tenant == tenant)
                 and (since is None or entry.value.at >= since)
+                and (after is None or (entry.value.at, entry.value.id) > after)
             ]
             return sorted(values, key=lambda value: (value.at, value.id), reverse=newest_first)[:limit]
 

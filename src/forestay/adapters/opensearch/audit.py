@@ -36,6 +36,13 @@ class OpenSearchAuditStore:
         since = {"range": {"last": {"gte": entry}}}
         return await self._pages(tenant, [since], order="asc", limit=min(limit, MAX_PAGES))
 
+    async def tenants(self) -> Sequence[str]:
+        return await self._cluster.values("audit", "tenant", {"match_all": {}})
+
+    async def remove_first(self, tenant: str, last: int) -> int:
+        filters = [{"term": {"tenant": tenant}}, {"range": {"number": {"lte": last}}}]
+        return await self._cluster.remove_where("audit", {"bool": {"filter": filters}})
+
     async def _pages(
         self, tenant: str, filters: Sequence[Mapping[str, Any]], *, order: str, limit: int
     ) -> Sequence[AuditPage]:

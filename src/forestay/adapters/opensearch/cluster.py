@@ -27,6 +27,7 @@ MOST_LINES = 2_000
 """Lines of one request; a larger write is sent as several concurrent requests: one of 10,000 documents would delay all others."""
 
 _LARGE_BODY = 1 << 20
+VALUES_AT_ONCE = 1_000
 
 
 class Cluster:
@@ -161,6 +162,18 @@ class Cluster:
         if answer["timed_out"] or answer["_shards"]["failed"]:
             raise Transient("OpenSearch searched only a part of the index")
         return answer
+
+    async def values(self, kind: str, field: str, query: Mapping[str, Any]) -> Sequence[str]:
+        """Every value that a field has in the documents that a query finds, in order; page by page, since an aggregation has a limit."""
+        found: list[str] = []
+        composite: dict[str, Any] = {"size": VALUES_AT_ONCE, "sources": [{"value": {"terms": {"field": field}}}]}
+        while True:
+            body = {"query": query, "size": 0, "track_total_hits": False, "aggs": {"values": {"composite": composite}}}
+            page = (await self.search(kind, body))["aggregations"]["values"]
+            found += [str(bucket["key"]["value"]) for bucket in page["buckets"]]
+            if len(page["buckets"]) < VALUES_AT_ONCE:
+                return found
+            composite["after"] = page["after_key"]
 
     async def refresh(self, *kinds: str) -> None:
         """Make acknowledged writes visible to searches."""

@@ -50,6 +50,10 @@ class OpenSearchDocumentStore:
             "documents", [(stored.document.id, stored.version) for stored in documents]
         )
 
+    async def kinds(self, prefix: str) -> Sequence[str]:
+        query = {"prefix": {"kind": prefix}} if prefix else {"match_all": {}}
+        return await self._cluster.values("documents", "kind", query)
+
 
 def _stored(hit: Mapping[str, Any]) -> StoredDocument:
     source = hit["_source"]

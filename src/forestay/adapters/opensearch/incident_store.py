@@ -137,10 +137,7 @@ class OpenSearchIncidentStore:
         return {(decision.incident, decision.n): decision for decision in decisions}
 
     async def decisions_of(self, incidents: Sequence[str]) -> Sequence[Decision]:
-        filters = [{"terms": {"incident": list(incidents)}}, {"term": {"kind": Decision.__name__}}]
-        body = {"query": {"bool": {"filter": filters}}, "size": MAX_PAGE, "track_total_hits": False}
-        answer = await self._cluster.search("papers", body)
-        return self._read(Decision, answer["hits"]["hits"])[0]
+        return self._read(Decision, await self._papers(Decision, incidents))[0]
 
     async def decisions(self, incident: str) -> Sequence[Decision]:
         return sorted(await self._of(Decision, incident), key=lambda decision: decision.n)
@@ -153,6 +150,16 @@ class OpenSearchIncidentStore:
 
     async def steps(self, incident: str) -> Sequence[StepRecord]:
         return sorted(await self._of(StepRecord, incident), key=lambda record: (record.n, record.step, record.mark))
+
+    async def remove(self, statuses: Sequence[StoredIncidentStatus]) -> int:
+        if not statuses:
+            return 0
+        # The status goes last: as long as it is there, a removal that broke off is found and repeated.
+        names = [stored.status.id for stored in statuses]
+        await self._cluster.remove_where("papers", {"terms": {"incident": names}})
+        return await self._cluster.remove_at(
+            "incident_status", [(stored.status.id, stored.version) for stored in statuses]
+        )
 
     async def _add(self, wanted: Sequence[tuple[str, str, Incident | Decision | StepRecord]]) -> Sequence[bool]:
         lines: list[tuple[str, None, bytes]] = []
@@ -170,10 +177,19 @@ class OpenSearchIncidentStore:
         return read
 
     async def _of(self, kind: type[_Paper], incident: str) -> list[_Paper]:
-        filters = [{"term": {"incident": incident}}, {"term": {"kind": kind.__name__}}]
+        return self._read(kind, await self._papers(kind, [incident]))[0]
+
+    async def _papers(self, kind: type[object], incidents: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """All documents of a kind of some incidents: a full page is searched again in halves, since it may not be all."""
+        filters = [{"terms": {"incident": list(incidents)}}, {"term": {"kind": kind.__name__}}]
         body = {"query": {"bool": {"filter": filters}}, "size": MAX_PAGE, "track_total_hits": False}
-        answer = await self._cluster.search("papers", body)
-        return self._read(kind, answer["hits"]["hits"])[0]
+        hits: Sequence[Mapping[str, Any]] = (await self._cluster.search("papers", body))["hits"]["hits"]
+        if len(hits) < MAX_PAGE:
+            return hits
+        if len(incidents) == 1:
+            raise Permanent(f"incident {incidents[0]} has {MAX_PAGE} or more documents of the kind {kind.__name__}")
+        middle = len(incidents) // 2
+        return [*await self._papers(kind, incidents[:middle]), *await self._papers(kind, incidents[middle:])]
 
     def _read(self, kind: type[_Paper], hits: Sequence[Mapping[str, Any]]) -> tuple[list[_Paper], list[str]]:
         """The readable documents, and the names, as callers give them, of the unreadable ones."""

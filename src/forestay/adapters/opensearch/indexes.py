@@ -51,7 +51,7 @@ JOB_FIELDS: Mapping[str, Any] = {
 
 FIELDS: Mapping[str, Mapping[str, Any]] = {
     "jobs": JOB_FIELDS,
-    "specifications": {"tenant": _WORD},
+    "specifications": {"id": _SHOWN, "tenant": _WORD, "used": _NUMBER},
     "records": {"id": _SHOWN, "tenant": _WORD, "kind": _WORD, "job": _WORD, "at": _NUMBER},
     "pilots": {"id": _SHOWN, "tenant": _WORD, "state": _WORD, "registered": _NUMBER},
     "heartbeats": {"heartbeat_page": _SHOWN, "server": _WORD},

@@ -31,11 +31,15 @@ from forestay.ports.jobs.job_store import (
     JobPage,
     JobQuery,
     Record,
+    SpecificationUse,
     Stored,
     WriteResult,
+    Written,
 )
 
 _log = structlog.get_logger(__name__)
+USED = "used"
+"""When a specification was last used; added to the stored document by this adapter and removed when it is read."""
 
 
 class OpenSearchJobStore:
@@ -103,23 +107,60 @@ class OpenSearchJobStore:
         await self.cluster.remove_where("records", {"terms": {"job": [job.document.id for job in jobs]}})
         return await self.cluster.remove_at("jobs", [(job.document.id, job.version) for job in jobs])
 
-    async def put_specifications(self, specifications: Sequence[Specification]) -> None:
+    async def put_specifications(self, specifications: Sequence[Specification], *, used: int = 0) -> None:
         lines = [
             (
                 specification.id,
                 None,
-                to_json(specification_to_json(specification), f"specification {specification.id!r}"),
+                to_json(specification_to_json(specification) | {USED: used}, f"specification {specification.id!r}"),
             )
             for specification in specifications
         ]
-        await create(self.cluster, "specifications", lines)
+
+        def noted(source: dict[str, Any]) -> Mapping[str, Any]:
+            # An existing one is written once more in any case, so its use is noted each time.
+            return source | {USED: max(used, source.get(USED) or 0)}
+
+        await create(self.cluster, "specifications", lines, noted)
 
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
         hits = await self.cluster.get("specifications", ids)
+        for hit in hits:
+            hit["_source"].pop(USED, None)
         return {hit["_id"]: specification_from_json(hit["_source"]) for hit in hits}
 
-    async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
-        either = [{"terms": {"kind": list(kinds)}}, {"terms": {"job": list(jobs)}}]
+    async def unused_specifications(self, before: int, *, limit: int = 500) -> Sequence[SpecificationUse]:
+        old = [{"range": {USED: {"lt": before}}}, {"bool": {"must_not": {"exists": {"field": USED}}}}]
+        body = {
+            "query": {"bool": {"should": old, "minimum_should_match": 1}},
+            "sort": [{USED: {"order": "asc", "missing": "_first"}}, {"id": {"order": "asc"}}],
+            "size": min(limit, MAX_PAGE),
+            "seq_no_primary_term": True,
+            "_source": [USED],
+            "track_total_hits": False,
+        }
+        hits = (await self.cluster.search("specifications", body))["hits"]["hits"]
+        return [SpecificationUse(hit["_id"], hit["_source"].get(USED) or 0, version_of(hit)) for hit in hits]
+
+    async def note_use(self, uses: Sequence[SpecificationUse], used: int) -> int:
+        hits = {hit["_id"]: hit for hit in await self.cluster.get("specifications", [use.id for use in uses])}
+        lines = [
+            (use.id, use.version, to_json(hits[use.id]["_source"] | {USED: used}, f"specification {use.id!r}"))
+            for use in uses
+            if use.id in hits
+        ]
+        results = await self.cluster.write("specifications", lines) if lines else ()
+        return sum(isinstance(result, Written) for result in results)
+
+    async def remove_specifications(self, uses: Sequence[SpecificationUse]) -> int:
+        if not uses:
+            return 0
+        return await self.cluster.remove_at("specifications", [(use.id, use.version) for use in uses])
+
+    async def drop_records(
+        self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = (), ids: Sequence[str] = ()
+    ) -> int:
+        either = [{"terms": {"kind": list(kinds)}}, {"terms": {"job": list(jobs)}}, {"ids": {"values": list(ids)}}]
         old = {"bool": {"filter": {"range": {"at": {"lt": before}}}, "should": either, "minimum_should_match": 1}}
         return await self.cluster.remove_where("records", old)
 
@@ -138,6 +179,7 @@ class OpenSearchJobStore:
         job: str | None = None,
         tenant: str | None = None,
         since: int | None = None,
+        after: tuple[int, str] | None = None,
         newest_first: bool = False,
         limit: int = 1000,
     ) -> Sequence[Record]:
@@ -145,12 +187,14 @@ class OpenSearchJobStore:
         filters: list[dict[str, Any]] = [{"term": {name: value}} for name, value in wanted.items() if value is not None]
         if since is not None:
             filters.append({"range": {"at": {"gte": since}}})
-        body = {
+        body: dict[str, Any] = {
             "query": {"bool": {"filter": filters}},
             "sort": [{"at": {"order": "desc" if newest_first else "asc"}}, {"id": {"order": "asc"}}],
             "size": min(limit, MAX_PAGE),
             "track_total_hits": False,
         }
+        if after is not None:
+            body["search_after"] = list(after)
         answer = await self.cluster.search("records", body)
         return [_record(hit["_source"]) for hit in answer["hits"]["hits"]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -41,7 +41,7 @@ class OpenSearchPilotStore:
 
     async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
         wanted = {"tenant": tenant, "state": state}
-        body = {
+        body: dict[str, Any] = {
             "query": {
                 "bool": {"filter": [{"term": {name: value}} for name, value in wanted.items() if value is not None]}
             },
@@ -49,8 +49,14 @@ class OpenSearchPilotStore:
             "size": MAX_PAGE,
             "track_total_hits": False,
         }
-        answer = await self._cluster.search("pilots", body)
-        hits = ((hit["_id"], hit["_source"]) for hit in answer["hits"]["hits"])
+        found: list[Mapping[str, Any]] = []
+        while True:
+            page = (await self._cluster.search("pilots", body))["hits"]["hits"]
+            found += page
+            if len(page) < MAX_PAGE:
+                break
+            body["search_after"] = page[-1]["sort"]
+        hits = ((hit["_id"], hit["_source"]) for hit in found)
         return self.readable.each(hits, pilot_from_json)
 
     async def drop_gone(self, before: int) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from forestay.adapters.sql.database import SqlDatabase
 from forestay.adapters.sql.errors import translated
-from forestay.adapters.sql.rows import check_key, escaped, to_json
+from forestay.adapters.sql.rows import check_key, escaped, to_json, unescaped
 from forestay.adapters.sql.tables import audit
 from forestay.domain.exceptions.safeguards.audit import AuditPage
 from forestay.formats.rules.audit_json import page_from_json, page_to_json
@@ -47,6 +47,16 @@ class SqlAuditStore:
             .limit(min(limit, MAX_PAGES))
         )
         return [_page(body) for (body,) in await self.database.rows(wanted)]
+
+    async def tenants(self) -> Sequence[str]:
+        rows = await self.database.rows(select(audit.c.tenant).distinct().order_by(audit.c.tenant))
+        return [unescaped(tenant) for (tenant,) in rows]
+
+    async def remove_first(self, tenant: str, last: int) -> int:
+        # Oldest first, so that a removal that breaks off leaves no gap between pages.
+        return await self.database.remove_where(
+            audit, (audit.c.tenant == escaped(tenant)) & (audit.c.number <= last), first=audit.c.number
+        )
 
 
 def _key(tenant: str, number: int) -> str:

@@ -108,6 +108,16 @@ class SqlDatabase:
         with translated():
             await self._unbroken(change())
 
+    async def change(self, statement: Executable) -> int:
+        """Execute a statement that changes rows, durable when this returns; returns how many."""
+
+        async def change() -> int:
+            async with self.dialect.changing() as connection:
+                return (await connection.execute(statement)).rowcount
+
+        with translated():
+            return await self._unbroken(change())
+
     async def create(self, table: Table, rows: Sequence[Row]) -> set[str]:
         """Create the rows whose ids do not exist yet, and return those ids."""
         return await self.write(table, rows, ())
@@ -136,11 +146,16 @@ class SqlDatabase:
         with translated():
             return await self._unbroken(change())
 
-    async def remove_where(self, table: Table, condition: ColumnElement[bool]) -> int:
-        """Remove the rows that match, some at a time, so that concurrent writers need not wait for all of them; returns how many."""
+    async def remove_where(self, table: Table, condition: ColumnElement[bool], first: Column[Any] | None = None) -> int:
+        """Remove the rows that match, some at a time, so that concurrent writers need not wait for all of them; returns how many.
+
+        `first`: those with the least values of this column first.
+        """
 
         async def change() -> int:
             some = select(table.c.id).where(condition).limit(REMOVED_AT_ONCE)
+            if first is not None:
+                some = some.order_by(first)
             async with self.dialect.changing() as connection:
                 gone = (await connection.execute(delete(table).where(table.c.id.in_(some)).returning(table.c.id))).all()
             return len(gone)

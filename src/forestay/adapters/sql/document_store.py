@@ -82,6 +82,13 @@ class SqlDocumentStore:
         ]
         return await self.database.remove(table, at) if at else 0
 
+    async def kinds(self, prefix: str) -> Sequence[str]:
+        # By a range, which is one of the index; the greatest character ends it.
+        start = escaped(prefix)
+        wanted = select(table.c.kind).where(table.c.kind >= start, table.c.kind < f"{start}\U0010ffff")
+        rows = await self.database.rows(wanted.distinct().order_by(table.c.kind))
+        return [unescaped(kind) for (kind,) in rows]
+
 
 def _next(expected: Version | None) -> int:
     return 1 if expected is None else expected.number + 1

@@ -181,6 +181,13 @@ class SqlIncidentStore:
     async def steps(self, incident: str) -> Sequence[StepRecord]:
         return sorted(await self._of(StepRecord, incident), key=lambda record: (record.n, record.step, record.mark))
 
+    async def remove(self, statuses: Sequence[StoredIncidentStatus]) -> int:
+        return await self._remove(statuses)
+
+    async def _remove(self, wanted: Sequence[StoredIncidentStatus]) -> int:
+        at = [(escaped(stored.status.id), stored.version.number) for stored in wanted if stored.version.term == TERM]
+        return await self.database.remove(statuses, at, papers.c.incident) if at else 0
+
     async def _add(self, wanted: Sequence[tuple[str, str, Incident | Decision | StepRecord]]) -> Sequence[bool]:
         rows: dict[str, Row] = {}
         first: dict[str, int] = {}

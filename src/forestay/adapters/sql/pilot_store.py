@@ -20,11 +20,10 @@ from forestay.formats.jobs.pilot_json import (
     pilot_to_json,
 )
 from forestay.formats.text.readable import Readable
-from forestay.ports.jobs.job_store import Conflicted, Unknown, Version, WriteResult, Written
+from forestay.ports.jobs.job_store import MAX_PAGE, Conflicted, Unknown, Version, WriteResult, Written
 from forestay.ports.pilots.pilot_store import StoredPilot
 
 _log = structlog.get_logger(__name__)
-MAX_PILOTS = 10_000
 
 
 class SqlPilotStore:
@@ -55,14 +54,20 @@ class SqlPilotStore:
         return None
 
     async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
-        wanted = (
-            select(pilots.c.id, pilots.c.document).order_by(pilots.c.registered.desc(), pilots.c.id).limit(MAX_PILOTS)
-        )
+        order = pilots.c.registered.desc(), pilots.c.id
+        wanted = select(pilots.c.id, pilots.c.document, pilots.c.registered).order_by(*order).limit(MAX_PAGE)
         if tenant is not None:
             wanted = wanted.where(pilots.c.tenant == escaped(tenant))
         if state is not None:
             wanted = wanted.where(pilots.c.state == escaped(state))
-        rows = ((unescaped(name), document) for name, document in await self.database.rows(wanted))
+        found = list(await self.database.rows(wanted))
+        page = len(found)
+        while page == MAX_PAGE:
+            name, _, registered = found[-1]
+            same = (pilots.c.registered == registered) & (pilots.c.id > name)
+            page = len(more := await self.database.rows(wanted.where(same | (pilots.c.registered < registered))))
+            found += more
+        rows = ((unescaped(name), document) for name, document, _ in found)
         return self.readable.each(rows, lambda document: pilot_from_json(orjson.loads(document)))
 
     async def drop_gone(self, before: int) -> int:

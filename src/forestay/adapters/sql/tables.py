@@ -106,7 +106,10 @@ specifications = Table(
     metadata,
     Column("id", _TEXT, primary_key=True),
     Column("document", LargeBinary, nullable=False),
+    Column("used", BigInteger),
 )
+"""`used`: when one was last used; rows of an earlier release do not have it."""
+Index("specifications_used", specifications.c.used, specifications.c.id)
 
 records = Table(
     "records",
@@ -217,11 +220,12 @@ audit = Table(
 Index("audit_last", audit.c.tenant, audit.c.last)
 
 ADDED = (
-    jobs.c.run, jobs.c.work, jobs.c.ended, statuses.c.second, statuses.c.core_seconds, *(statuses.c[name] for name in STATUS_TAGS),
+    jobs.c.run, jobs.c.work, jobs.c.ended, specifications.c.used, statuses.c.second, statuses.c.core_seconds, *(statuses.c[name] for name in STATUS_TAGS),
 )  # fmt: skip
 ADDED_INDEXES = frozenset(
     {
         "jobs_run", "jobs_ended", "jobs_over", "incident_status_inbox_groups", "incident_status_changed", "incident_status_open", "incident_status_fingerprint",
+        "specifications_used",
     }
 )  # fmt: skip
 """Columns and indexes that were added after their tables; missing tables are created whole."""

@@ -14,7 +14,7 @@ MAX_PAGES = 1_000
 class AuditStore(Protocol):
     """The port. Opened and closed with the job store. Calls raise `Transient` when the store does not answer.
 
-    There is no call that changes or removes a page.
+    There is no call that changes a page. Only the oldest pages of a chain can be removed, after the chain itself records up to where.
     """
 
     async def add(self, page: AuditPage) -> bool:
@@ -31,4 +31,12 @@ class AuditStore(Protocol):
 
     async def find(self, tenant: str, *, entry: int, limit: int = 100) -> Sequence[AuditPage]:
         """Pages in order, starting with the one that contains the entry of this number, or the first after it; up to a second old."""
+        ...
+
+    async def tenants(self) -> Sequence[str]:
+        """All that have a chain; up to a second old."""
+        ...
+
+    async def remove_first(self, tenant: str, last: int) -> int:
+        """Remove the pages of a chain up to this number; returns how many. `Transient` if unsure: remove again."""
         ...

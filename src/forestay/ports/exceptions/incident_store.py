@@ -1,6 +1,7 @@
 """The incident store: incidents, decisions and actions. It is the same store as the jobs', with the same contract.
 
-* Incidents, decisions and steps are *create-only*: the first one under an id is kept; a later writer learns that it exists and reads it.
+* Incidents, decisions and steps are *create-only*: the first one under an id is kept; a later writer learns that it exists and reads it. They are
+  removed together, with the status, when the incident was closed long ago.
 * A status is written whole over the version that was read. `Conflicted` and `Unknown` mean that the write may have taken place: read again.
 * What is read by id is realtime. What is found by search may be a second old.
 * No document has more than `MAX_DOCUMENT` bytes as JSON; a larger one is refused with `Permanent`. Calls that read or create raise `Transient` when
@@ -175,4 +176,12 @@ class IncidentStore(Protocol):
 
     async def steps(self, incident: str) -> Sequence[StepRecord]:
         """All of an incident, by search, in their order."""
+        ...
+
+    async def remove(self, statuses: Sequence[StoredIncidentStatus]) -> int:
+        """Remove incidents for good with their decisions and steps, each only if its status is still at the version that was read; return how many.
+
+        For incidents that were closed long ago. `Transient` if unsure: read again, and remove again. The decisions of an incident whose status is at another
+        version by then may be gone.
+        """
         ...

@@ -75,6 +75,15 @@ class Record(NamedTuple):
     body: Mapping[str, object]
 
 
+class SpecificationUse(NamedTuple):
+    """When a specification was last known to be used, and the version of that note."""
+
+    id: str
+    used: int
+    """Milliseconds since 1970, at most `USE_NOTED` too early."""
+    version: Version
+
+
 @dataclass(frozen=True, slots=True)
 class JobQuery:
     """Selects jobs. Several values of one field mean any of them; all fields must match."""
@@ -110,6 +119,8 @@ TALLY_FIELDS = frozenset({"state", "tenant"})
 MAX_STEPS = 500
 SORT_FIELDS = NUMBER_FIELDS | {"id", "name", "owner", "team", "state"}
 MAX_PAGE = 10_000
+USE_NOTED = 86_400_000
+"""Milliseconds within which further uses of a specification are not written again."""
 
 
 class JobPage(NamedTuple):
@@ -194,11 +205,27 @@ class JobStore(Protocol):
         """
         ...
 
-    async def put_specifications(self, specifications: Sequence[Specification]) -> None:
-        """Store those that do not exist yet; ids are digests, so an existing one is the same. `Transient` if unsure."""
+    async def put_specifications(self, specifications: Sequence[Specification], *, used: int = 0) -> None:
+        """Store those that do not exist yet; ids are digests, so an existing one is the same. `Transient` if unsure.
+
+        `used` is when (milliseconds since 1970). It is noted with each, also with one that exists, unless a note of the last `USE_NOTED` is there. A removal
+        that read the earlier note does not take place any more: what is acknowledged here stays until it was not used for long.
+        """
         ...
 
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]: ...
+
+    async def unused_specifications(self, before: int, *, limit: int = 500) -> Sequence[SpecificationUse]:
+        """Those last used before then, the longest unused first; up to a second old. One without a note, of an earlier release, has 0."""
+        ...
+
+    async def note_use(self, uses: Sequence[SpecificationUse], used: int) -> int:
+        """Note a use of those whose note is still at the version that was read; returns how many."""
+        ...
+
+    async def remove_specifications(self, uses: Sequence[SpecificationUse]) -> int:
+        """Remove those whose note is still at the version that was read; returns how many. `Transient` if unsure: read again."""
+        ...
 
     async def add_records(self, records: Sequence[Record]) -> Sequence[bool]:
         """Create each; False where that id existed already, which is kept. `Transient` if unsure: add again."""
@@ -215,14 +242,22 @@ class JobStore(Protocol):
         job: str | None = None,
         tenant: str | None = None,
         since: int | None = None,
+        after: tuple[int, str] | None = None,
         newest_first: bool = False,
         limit: int = 1000,
     ) -> Sequence[Record]:
-        """By search: the oldest, oldest first, or the newest, newest first; ties by id."""
+        """By search: the oldest, oldest first, or the newest, newest first; ties by id. At most `MAX_PAGE`.
+
+        `after`: those that follow the record of this time and id in the order oldest first. A page that is full is followed by another.
+        """
         ...
 
-    async def drop_records(self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = ()) -> int:
-        """Remove records older than `before` (milliseconds since 1970), of these kinds or beside these jobs or runs; return how many.
+    async def drop_records(
+        self, before: int, *, kinds: Sequence[str] = (), jobs: Sequence[str] = (), ids: Sequence[str] = ()
+    ) -> int:
+        """Remove records older than `before` (milliseconds since 1970), of these kinds, beside these jobs or runs, or with these ids; return how many.
+
+        A record that was created again under its id since is younger, and is kept.
 
         `Transient` if unsure: drop again.
         """

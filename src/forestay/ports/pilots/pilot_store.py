@@ -28,7 +28,7 @@ class PilotStore(Protocol):
         ...
 
     async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
-        """By search, most recently registered first, at most 10,000."""
+        """By search, most recently registered first: all, however many there are."""
         ...
 
     async def drop_gone(self, before: int) -> int:

@@ -16,8 +16,8 @@ from forestay.services.pilots.pilot_drain import PilotDrain, PilotSelection
 
 
 async def test_those_that_are_gone_hide_none_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A domain has had many more pilots than it has, and only so many are found at once, the newest first."""
-    monkeypatch.setattr(pilot_store, "MAX_PILOTS", 5)
+    """A domain has had many more pilots than it has, and one page has only so many, the newest first."""
+    monkeypatch.setattr(pilot_store, "MAX_PAGE", 5)
     store = SqlJobStore(f"sqlite:///{tmp_path / 'drain.db'}")
     await store.open()
     try:

@@ -30,6 +30,9 @@ class OneDocument:
             return {}
         return {documents[0]: StoredDocument(_document(self.value), Version(self.value, 1))}
 
+    async def kinds(self, prefix: str) -> Sequence[str]:
+        raise NotImplementedError
+
     async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
         raise NotImplementedError
 
