@@ -24,7 +24,8 @@ from forestay.adapters.system.clock import SystemClock
 from forestay.apps.compose.stores import open_stores
 from forestay.domain.jobs.job_document import State
 from forestay.ports.jobs.job_store import DocumentChange, JobStore, Written
-from forestay.services.operations.job_pruner import DAY, JobPruner
+from forestay.services.operations.job_pruner import JobPruner
+from forestay.services.operations.retention import DAY
 
 GOAL = 4 * 10**7 / 86_400
 BULK = 500

@@ -378,12 +378,14 @@ class Client:
         entry = (await self._get("pilots", [pilot])).get(pilot)
         return StoredPilot(entry.value, entry.version) if entry is not None else None
 
-    async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
+    async def find_pilots(
+        self, *, tenant: str | None = None, state: str | None = None, limit: int | None = None
+    ) -> Sequence[Pilot]:
         def look(shard: Shard[Any], now: float) -> list[Pilot]:
             return [entry.value for entry in shard.search(now).values() if state is None or entry.value.state == state]
 
         pilots: list[Pilot] = await self._read("pilots", look)
-        return pilots
+        return pilots[:limit]
 
     async def put_heartbeat_page(self, heartbeat_page: HeartbeatPage) -> None:
         (result,) = await self._write(

@@ -39,21 +39,23 @@ class OpenSearchPilotStore:
         hits = await self._cluster.get("pilots", [pilot])
         return StoredPilot(pilot_from_json(hits[0]["_source"]), version_of(hits[0])) if hits else None
 
-    async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
+    async def find_pilots(
+        self, *, tenant: str | None = None, state: str | None = None, limit: int | None = None
+    ) -> Sequence[Pilot]:
         wanted = {"tenant": tenant, "state": state}
         body: dict[str, Any] = {
             "query": {
                 "bool": {"filter": [{"term": {name: value}} for name, value in wanted.items() if value is not None]}
             },
             "sort": [{"registered": {"order": "desc"}}, {"id": {"order": "asc"}}],
-            "size": MAX_PAGE,
+            "size": limit or MAX_PAGE,
             "track_total_hits": False,
         }
         found: list[Mapping[str, Any]] = []
         while True:
             page = (await self._cluster.search("pilots", body))["hits"]["hits"]
             found += page
-            if len(page) < MAX_PAGE:
+            if limit is not None or len(page) < MAX_PAGE:
                 break
             body["search_after"] = page[-1]["sort"]
         hits = ((hit["_id"], hit["_source"]) for hit in found)

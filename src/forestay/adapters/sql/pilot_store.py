@@ -53,16 +53,18 @@ class SqlPilotStore:
             return StoredPilot(pilot_from_json(orjson.loads(document)), Version(version, TERM))
         return None
 
-    async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
+    async def find_pilots(
+        self, *, tenant: str | None = None, state: str | None = None, limit: int | None = None
+    ) -> Sequence[Pilot]:
         order = pilots.c.registered.desc(), pilots.c.id
-        wanted = select(pilots.c.id, pilots.c.document, pilots.c.registered).order_by(*order).limit(MAX_PAGE)
+        wanted = select(pilots.c.id, pilots.c.document, pilots.c.registered).order_by(*order).limit(limit or MAX_PAGE)
         if tenant is not None:
             wanted = wanted.where(pilots.c.tenant == escaped(tenant))
         if state is not None:
             wanted = wanted.where(pilots.c.state == escaped(state))
         found = list(await self.database.rows(wanted))
         page = len(found)
-        while page == MAX_PAGE:
+        while limit is None and page == MAX_PAGE:
             name, _, registered = found[-1]
             same = (pilots.c.registered == registered) & (pilots.c.id > name)
             page = len(more := await self.database.rows(wanted.where(same | (pilots.c.registered < registered))))

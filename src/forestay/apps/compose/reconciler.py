@@ -15,6 +15,7 @@ from forestay.apps.compose.components import Components
 from forestay.apps.compose.lineage import build_lineage_reporter
 from forestay.apps.compose.notification_channels import build_notifier
 from forestay.apps.compose.peers import build_peer_leases, build_peer_poller
+from forestay.apps.compose.retention import build_store_pruner
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.jobs.job_document import State
 from forestay.services.exceptions.act.incident_closer import IncidentCloser
@@ -105,9 +106,9 @@ class ReconcilerComponents:
             components.pilots,
             components.clock,
             components.engine,
-            keep_days=settings.keep_days,
             troubled=lambda text: log.warning("old jobs cannot be pruned yet", detail=text),
         )
+        self.retention = build_store_pruner(settings, components, self.pruning)
         self.noting = ReconcilerRegistry(
             components.documents,
             components.clock,
@@ -145,7 +146,7 @@ class ReconcilerComponents:
             "engines": self.components.engine_replies.run,
             "counts": self.counts.run,
             "noting": self.noting.run,
-            "pruning": self.pruning.run,
+            "pruning": self.retention.run,
         }
         if self.lineage is not None:
             loops["lineage"] = self.lineage.run
@@ -178,6 +179,13 @@ class ReconcilerComponents:
         yield Sample("forestay_runtime_alerts_total", "Attempts beyond their expected runtime", self.runtimes.alerts)
         yield Sample("forestay_forgotten_alerts_total", "Failed jobs that are unattended", self.forgotten.alerts)
         yield Sample("forestay_jobs_pruned_total", "Old jobs that were removed", self.pruning.removed)
+        for part, removed in self.retention.removed.items():
+            yield Sample(
+                "forestay_removed_total",
+                "Documents that were removed after their retention",
+                removed,
+                (("part", part),),
+            )
         yield Sample("forestay_callbacks_total", "Notifications", self.callbacks.sent, (("result", "taken"),))
         yield Sample("forestay_callbacks_total", "", self.callbacks.failed, (("result", "failed"),))
         if (lineage := self.lineage) is not None:
@@ -215,6 +223,8 @@ class ReconcilerComponents:
             "requests": self.components.approvals.quarantine,
             "engines": self.components.engine_replies.quarantine,
             "pruning": self.pruning.quarantine,
+            "pruning-records": self.retention.records.quarantine,
+            "pruning-incidents": self.retention.incidents.quarantine,
         }
         if self.lineage is not None:
             quarantines["lineage"] = self.lineage.quarantine

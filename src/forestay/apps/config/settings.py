@@ -87,7 +87,13 @@ class Settings(BaseModel):
     lineage_namespace: str = Field(default="forestay", pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,200}$")
     """The namespace of the jobs in these events; the tenant is appended."""
     keep_days: int = Field(default=0, ge=0, le=36_500)
-    """Days for which completed jobs and their records are kept; reconcilers remove older ones. 0: forever."""
+    """Days for which completed jobs and their records are kept; reconcilers remove older ones. 0: forever, and so is everything else."""
+    keep_incidents_days: int = Field(default=730, ge=0, le=36_500)
+    """Days for which closed incidents and their decisions are kept, over which rules are replayed; at least `keep_days`. 0: forever."""
+    keep_keys_days: int = Field(default=365, ge=0, le=36_500)
+    """Days in which a submission that is repeated with its idempotency key is recognised, also after its jobs were removed; at least `keep_days`. 0: forever."""
+    keep_audit_days: int = Field(default=0, ge=0, le=36_500)
+    """Days for which the audit log is kept; at least `keep_days`. 0: forever."""
     lease: int = Field(default=600, ge=2, le=86_400)
     """Seconds for which a silent pilot keeps its claims."""
     token_seconds: int = Field(default=900, ge=5, le=900)

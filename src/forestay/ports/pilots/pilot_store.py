@@ -27,8 +27,10 @@ class PilotStore(Protocol):
         """Realtime."""
         ...
 
-    async def find_pilots(self, *, tenant: str | None = None, state: str | None = None) -> Sequence[Pilot]:
-        """By search, most recently registered first: all, however many there are."""
+    async def find_pilots(
+        self, *, tenant: str | None = None, state: str | None = None, limit: int | None = None
+    ) -> Sequence[Pilot]:
+        """By search, most recently registered first: all, however many there are, or at most `limit`, up to `MAX_PAGE`."""
         ...
 
     async def drop_gone(self, before: int) -> int:

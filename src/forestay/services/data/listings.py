@@ -1,6 +1,6 @@
 """Stores the listings that scatters iterate over, in pages, so that runs carry only a name and a count.
 
-Pages are create-only records. A listing of the files that exist when a task begins is named by the digest of its members, and a record under the
+Pages are create-only records. A listing of the files that exist when a task begins is named by the digest of its run and members, and a record under the
 round's own name refers to it: a repeat gets the first listing. A watched listing is named by its round and grows by pages: of two processes that watch
 at once and write the same page, one finds the other's.
 """
@@ -104,7 +104,8 @@ class Listings:
         before = await self.store.get_record(head)
         if before is None:
             members = await (self.files.lines(pattern) if lines else self.files.files(pattern))
-            digest = hashlib.sha256(orjson.dumps(members)).hexdigest()[:32]
+            # With the run: what a run has stored is removed with it, and another may list the same files.
+            digest = hashlib.sha256(orjson.dumps([round_.run, members])).hexdigest()[:32]
             await self._write(round_, digest, _cut(members, 0))
             body: dict[str, object] = {"listing": digest, "count": len(members)}
             record = Record(head, round_.tenant, "listing", round_.run, self.clock.now(), body)

@@ -6,19 +6,19 @@ An attempt has lost when its job is final and has committed another attempt, or 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from forestay.domain.data.storage_element import StorageElement
 from forestay.domain.jobs.job_document import FINAL, JobDocument, Manifest
 from forestay.formats.jobs.job_json import ending_from_json
 from forestay.ports.errors import Permanent
-from forestay.ports.jobs.job_store import JobStore
+from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.services.data.storage_access import StorageAccess, element_path
+from forestay.services.shared.record_pages import record_pages
 
 BULK = 1_000
-MOST_JOBS = 10_000
-MOST_RECORDS = 5_000
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class StorageCleaner:
 
     async def _folders(self, element: StorageElement, tenant: str, size: int) -> int:
         root = f"{element.outputs}/{tenant}"
-        jobs = (await self.elements.folders(element, root))[:MOST_JOBS]
+        jobs = await self.elements.folders(element, root)
         freed = 0
         for start in range(0, len(jobs), BULK):
             known = await self.store.get(jobs[start : start + BULK])
@@ -59,11 +59,18 @@ class StorageCleaner:
 
     async def _late_completions(self, element: StorageElement, tenant: str, size: int) -> int:
         """Free space by the completions that came too late: they name their manifests, which name the files."""
-        records = await self.store.find_records(kind="late-completion", since=0, limit=MOST_RECORDS)
-        mine = [record for record in records if record.tenant == tenant]
-        known = await self.store.get(sorted({record.job for record in mine})[:BULK])
         freed = 0
-        for record in mine:
+        async with aclosing(record_pages(self.store, kind="late-completion", tenant=tenant, size=BULK)) as pages:
+            async for page in pages:
+                freed += await self._late_of(page, element, tenant, size - freed)
+                if freed >= size:
+                    break
+        return freed
+
+    async def _late_of(self, records: Sequence[Record], element: StorageElement, tenant: str, size: int) -> int:
+        known = await self.store.get(sorted({record.job for record in records}))
+        freed = 0
+        for record in records:
             body, stored = record.body.get("ending"), known.get(record.job)
             manifest = ending_from_json(body).manifest if isinstance(body, dict) else None
             where = element_path(manifest.path) if manifest is not None else None

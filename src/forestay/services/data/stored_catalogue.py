@@ -25,6 +25,8 @@ from forestay.ports.errors import Conflict
 from forestay.services.shared.document_update import update_document
 
 KIND = "replica"
+EMPTY = "replica-none"
+"""The kind of a file's document while no replica of it is registered: the retention removes it."""
 AGAIN = 60_000
 """Milliseconds within which a failed replica is not marked a second time: a thousand jobs may report it at once."""
 
@@ -97,7 +99,8 @@ class StoredCatalogue:
         def changed(stored: StoredDocument | None) -> tuple[Document | None, LogicalFile]:
             before = file_from_plain(stored.document.body) if stored is not None else LogicalFile(name)
             after = change(before)
-            return None if after == before else Document(id_, tenant, KIND, file_as_plain(after)), after
+            kind = KIND if after.replicas else EMPTY
+            return None if after == before else Document(id_, tenant, kind, file_as_plain(after)), after
 
         unsure = f"the catalogue entry of {name} could not be stored; try again"
         return await update_document(self.documents, id_, changed, unsure=unsure)

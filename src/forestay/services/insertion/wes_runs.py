@@ -110,19 +110,12 @@ class WesRuns:
         return WesRunPage(runs, RunCursor(records[-1].at, records[-1].id, first.snapshot) if more else None)
 
     async def _after(self, tenant: str, position: RunCursor, wanted: int) -> list[Record]:
-        """The given number of records after a position. Those of the position's own millisecond are found again, and left out."""
-        ask = wanted
-        while True:
-            ask = min(ask, MAX_PAGE)
-            records = await self.store.find_records(kind=RUN, tenant=tenant, since=position.at, limit=ask)
-            new = [
-                record
-                for record in records
-                if (record.at, record.id) > (position.at, position.id) and record.at <= position.snapshot
-            ]
-            if len(new) >= wanted or len(records) < ask or ask == MAX_PAGE:
-                return new[:wanted]
-            ask *= 2
+        """The given number of records after a position."""
+        after = (position.at, position.id) if position.id else None
+        records = await self.store.find_records(
+            kind=RUN, tenant=tenant, since=position.at, after=after, limit=min(wanted, MAX_PAGE)
+        )
+        return [record for record in records if record.at <= position.snapshot]
 
     async def get(self, tenant: str, run: str) -> WesRun | None:
         """A run that was requested here; None: there is none, though such a run may exist."""

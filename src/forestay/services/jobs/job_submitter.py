@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 from uuid import NAMESPACE_URL, uuid5
@@ -30,6 +30,8 @@ BULK = 1000
 SHARED_BULK = 100
 """Jobs of one write in a server that serves others meanwhile: building the rows of a larger write would block the loop for tens of milliseconds."""
 KNOWN_SPECIFICATIONS = 10_000
+RELIED_ON = 6 * 3_600_000
+"""Milliseconds for which a specification that was stored is taken to be there: much less than any retention, which counts in days."""
 KNOWN_KEYS = 10_000
 
 
@@ -63,8 +65,8 @@ class JobSubmitter:
     """The trace in which jobs are submitted by our own flows."""
     pilots: FirstClaimer | None = None
     """Gives jobs to waiting pilots in the write that creates them; None: they are claimed later."""
-    _known: Recent[str, None] = field(default_factory=lambda: Recent(KNOWN_SPECIFICATIONS))
-    """Specifications that are stored."""
+    _known: Recent[str, int] = field(default_factory=lambda: Recent(KNOWN_SPECIFICATIONS))
+    """When specifications were last stored from here (milliseconds since 1970)."""
     _accepted: Recent[str, str] = field(default_factory=lambda: Recent(KNOWN_KEYS))
     """Keys whose jobs were all acknowledged here, with the digest of the request."""
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -96,7 +98,7 @@ class JobSubmitter:
         async with self._turns.setdefault(name, asyncio.Lock()):
             if self._accepted.get(name) == digest:
                 return [AcceptedJob(job, created=False) for job in names]
-            await self._keep_key(name, tenant, digest, names)
+            await self._keep_key(name, tenant, digest, names, {"by": by, "key": key})
             accepted = await self._accept(submissions, names, by, trace)
             self._accepted[name] = digest
             return accepted
@@ -144,8 +146,11 @@ class JobSubmitter:
             return submissions
         return [replace(submission, generation=self._generation + submission.generation) for submission in submissions]
 
-    async def _keep_key(self, name: str, tenant: str, digest: str, jobs: Sequence[str]) -> None:
-        body = {"digest": digest, "jobs": len(jobs)}
+    async def _keep_key(
+        self, name: str, tenant: str, digest: str, jobs: Sequence[str], origin: Mapping[str, str]
+    ) -> None:
+        # With its origin the names of the jobs can be derived: the key is kept as long as any of them.
+        body = {"digest": digest, "jobs": len(jobs), **origin}
         record = Record(id=name, tenant=tenant, kind="key", job="", at=self.clock.now(), body=body)
         (new,) = await self.store.add_records([record])
         if new:
@@ -163,11 +168,13 @@ class JobSubmitter:
         return 0 if self.documents is None else await pruned_before(self.documents)
 
     async def _keep_specifications(self, specifications: dict[str, Specification]) -> None:
-        new = [spec for name, spec in specifications.items() if name not in self._known]
+        now = self.clock.now()
+        # One that is in use is stored again and again: the retention removes what nobody has stored for days.
+        new = [spec for name, spec in specifications.items() if now - self._known.get(name, 0) > RELIED_ON]
         if new:
-            await self.store.put_specifications(new)
-        for name in specifications:
-            self._known[name] = None
+            await self.store.put_specifications(new, used=now)
+        for spec in new:
+            self._known[spec.id] = now
 
     async def _create(self, documents: Sequence[JobDocument]) -> list[AcceptedJob]:
         """Create-if-absent, settled by the same rule as every write: a read counts only when confirmed.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from forestay.ports.documents import DocumentStore, StoredDocument
+from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.services.shared.document_update import update_document
 
 GENERATION = "generation"
 PRUNED = "pruned"
+JOBS, INCIDENTS = "before", "incidents"
+"""What a mark of pruning is about, by its field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +41,22 @@ async def pruned_before(documents: DocumentStore) -> int:
 
 
 def pruned_until(stored: StoredDocument | None) -> int:
-    return int(str(stored.document.body["before"])) if stored is not None else 0
+    return int(str(stored.document.body.get("before", 0))) if stored is not None else 0
+
+
+async def incidents_pruned_before(documents: DocumentStore) -> int:
+    """The time up to which closed incidents may have been removed (milliseconds since 1970; 0: none ever was)."""
+    stored = (await documents.get([PRUNED])).get(PRUNED)
+    return int(str(stored.document.body.get(INCIDENTS, 0))) if stored is not None else 0
+
+
+async def mark_pruned(documents: DocumentStore, what: str, before: int) -> None:
+    """Record up to when something may be removed, before any is; the marks of other things stay."""
+
+    def change(stored: StoredDocument | None) -> tuple[Document | None, None]:
+        body = dict(stored.document.body) if stored is not None else {}
+        if int(str(body.get(what, 0))) >= before:
+            return None, None
+        return Document(PRUNED, "", PRUNED, {"before": 0, **body, what: before}), None
+
+    await update_document(documents, PRUNED, change, unsure="the pruning limit could not be stored")

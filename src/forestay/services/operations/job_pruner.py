@@ -1,7 +1,7 @@
-"""Removes jobs that ended long ago, what is stored beside them, and pilots that are gone, so that the store does not grow for ever.
+"""Removes jobs that ended long ago, what is stored beside them, and pilots that are gone.
 
 Whatever may still be requested is kept, however old it is: jobs that have not ended, jobs of runs that have not, completions that a submitter has yet to
-get. So are incidents and decisions, over which later rules are replayed, rules, the audit log, and the files that jobs made.
+get. Everything else is removed by the other parts of `services.operations.store_pruner`; the files that jobs made are the operator's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from forestay.domain.jobs.job_document import FINAL, JobDocument
 from forestay.ports.clock import Clock
-from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.documents import DocumentStore
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.ports.pilots.pilot_store import PilotStore
@@ -22,17 +22,14 @@ from forestay.services.flows.flow_jobs import document_of
 from forestay.services.flows.questions import CLOSED as CLOSED_QUESTION
 from forestay.services.flows.result_reuse import forget_results
 from forestay.services.flows.run_liveness import RunLiveness
-from forestay.services.jobs.store_marks import PRUNED, pruned_until
+from forestay.services.jobs.store_marks import JOBS, mark_pruned
 from forestay.services.operations.browser_sessions import KIND as LOGIN
+from forestay.services.operations.retention import BULK, DAY
 from forestay.services.pilots.pilot_enrolment import KIND as ENROLMENT
-from forestay.services.shared.document_update import update_document
-from forestay.services.shared.polling import poll_forever
 from forestay.services.shared.quarantine import Quarantine
 
-DAY = 86_400_000
-BULK = 500
-"""Jobs that are removed in one write."""
 EVERY = 3600.0
+"""Seconds between two passes of a reconciler."""
 EXPIRING = (LOGIN, ENROLMENT, CLOSED_QUESTION, KEPT_EVENTS)
 """Kinds of documents with an expiry after which nobody can use them."""
 
@@ -51,7 +48,7 @@ class Pruned(NamedTuple):
 
 @dataclass(slots=True)
 class JobPruner:
-    """The service; reconcilers run it where a domain configures how long it keeps ended jobs."""
+    """The service; the command `forestay prune` uses it too."""
 
     store: JobStore
     documents: DocumentStore
@@ -59,24 +56,10 @@ class JobPruner:
     clock: Clock
     engine: FlowEngine | None = None
     """Knows whether runs have ended; None: nothing of any run is removed."""
-    keep_days: int = 0
-    """For `run`; 0: nothing is removed."""
-    every: float = EVERY
-    pause: float = 1.0
-    """The pause of `run` after each write, as a multiple of the write's duration: the store serves others too."""
     troubled: Callable[[str], None] = lambda _text: None
     removed: int = 0
     quarantine: Quarantine = field(default_factory=Quarantine)
     """Counts what this loop could not handle."""
-
-    async def run(self) -> None:
-        await poll_forever(self.look, self.every, self.troubled)
-
-    async def look(self) -> None:
-        """Remove what is older than the domain keeps, and secrets that have expired."""
-        await self.drop_expired()
-        if self.keep_days:
-            await self.prune(self.clock.now() - self.keep_days * DAY, pause=self.pause)
 
     async def prune(
         self,
@@ -108,7 +91,7 @@ class JobPruner:
             if old and not dry_run:
                 if not marked:
                     # The mark comes first: a later request for one of them must learn that it existed.
-                    await self._mark(before)
+                    await mark_pruned(self.documents, JOBS, before)
                     marked = True
                 # By the versions found: a job that was written since is kept, however old the search was.
                 gone = await self.store.remove(old)
@@ -144,14 +127,6 @@ class JobPruner:
             for start in range(0, len(old), BULK):
                 removed += await self.documents.remove(old[start : start + BULK])
         return removed
-
-    async def _mark(self, before: int) -> None:
-        def change(stored: StoredDocument | None) -> tuple[Document | None, None]:
-            if pruned_until(stored) >= before:
-                return None, None
-            return Document(PRUNED, "", PRUNED, {"before": before}), None
-
-        await update_document(self.documents, PRUNED, change, unsure="the pruning limit could not be stored")
 
 
 async def _needed(document: JobDocument, runs: RunLiveness | None) -> bool:

@@ -44,6 +44,7 @@ from forestay.ports.operations.notification_channel import NotificationChannel, 
 from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.shared.document_update import update_document
+from forestay.services.shared.record_pages import record_pages
 
 KIND = "notification_events"
 PAGE = 1000
@@ -206,12 +207,8 @@ class Notifier:
 
     async def _alerts(self, since: int) -> list[NotificationEvent]:
         records: dict[str, Record] = {}
-        while True:
-            page = await self.store.find_records(kind="alert", since=since, limit=PAGE)
+        async for page in record_pages(self.store, kind="alert", since=since):
             records |= {record.id: record for record in page}
-            if len(page) < PAGE or page[-1].at <= since:
-                break
-            since = page[-1].at
         jobs = (
             await self.store.get(sorted({record.job for record in records.values() if record.job})) if records else {}
         )

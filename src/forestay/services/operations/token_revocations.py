@@ -14,13 +14,13 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.operations.identity import BadToken, Principal
+from forestay.services.shared.record_pages import record_pages
 
 SESSION, TOKEN = "ended-session", "revoked-token"
 DIFFER = 120_000
 """Milliseconds by which the clocks of two servers may differ, and searches may lag."""
 SHORT = 24 * 3600
 """Seconds; no browser's session lasts longer."""
-PAGE = 1000
 REVOKED = "the token was revoked; log in again, or ask for a new one"
 
 
@@ -76,13 +76,9 @@ class TokenRevocations:
 
     async def look(self, kind: str, since: int) -> None:
         """Read revocations since then."""
-        while True:
-            page = await self.store.find_records(kind=kind, since=since, limit=PAGE)
+        async for page in record_pages(self.store, kind=kind, since=since):
             for record in page:
                 self._hear(record)
-            if len(page) < PAGE or page[-1].at == since:
-                return
-            since = page[-1].at
 
     async def run(self) -> None:
         """Poll for revocations by other servers until cancelled; after an outage of the store everything is read again."""

@@ -16,6 +16,7 @@ from forestay.ports.jobs.job_store import JobStore, Record, Stored
 from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.jobs.claim_releaser import ClaimReleaser
 from forestay.services.pilots.heartbeats import Heartbeats
+from forestay.services.shared.record_pages import record_pages
 
 TOGETHER = 5
 """If more pilots than this die within one poll, their jobs are not the cause."""
@@ -209,9 +210,9 @@ class PilotChannels:
                 since = self.clock.now() - 5000
                 continue
             with suppress(PortError):
-                records = await self.store.find_records(kind="order", since=since, limit=5000)
-                for record in records:
-                    self._pass_on(record)
+                async for page in record_pages(self.store, kind="order", since=since):
+                    for record in page:
+                        self._pass_on(record)
                 since = self.clock.now() - 5000
                 self._passed = {name: at for name, at in self._passed.items() if at >= since - 5000}
 

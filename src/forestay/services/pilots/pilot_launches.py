@@ -26,6 +26,8 @@ from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import Written
 
 TRIES = 10
+ENDED = "launch-ended"
+"""The kinds of ended launches begin with this, and end with the number of their slice."""
 SLICE = 6 * 3_600_000
 """Milliseconds: launches that ended in the same six hours are found together."""
 
@@ -89,7 +91,7 @@ class PilotLaunches:
         return None if launched is None else launched[0]
 
     async def open(self, tenant: str, site: str) -> Sequence[Launch]:
-        """Every launch of a site that has not ended, at most 10,000; up to a second old."""
+        """Every launch of a site that has not ended; up to a second old."""
         return _read(await self.documents.find(_open_kind(tenant, site)))
 
     async def ended(self, tenant: str, site: str) -> Sequence[Launch]:
@@ -144,7 +146,7 @@ def _open_kind(tenant: str, site: str) -> str:
 
 
 def _ended_kind(tenant: str, site: str, at: int) -> str:
-    return f"launch-ended:{tenant}:{site}:{at // SLICE}"
+    return f"{ENDED}:{tenant}:{site}:{at // SLICE}"
 
 
 def _document(launch: Launch) -> Document:

@@ -16,11 +16,11 @@ from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.shared.document_update import update_pilot
+from forestay.services.shared.record_pages import record_pages
 
 KIND = "revoked"
 DIFFER = 120_000
 """Milliseconds by which the clocks of two servers may differ, and searches may lag."""
-MOST = 10_000
 
 
 @dataclass(slots=True)
@@ -35,7 +35,8 @@ class PilotRevocations:
     hang_up: Callable[[str], None] = lambda _pilot: None
     """Ends the channel of a pilot, if it is held here."""
     every: float = 1.0
-    known: set[str] = field(default_factory=set)
+    known: dict[str, int] = field(default_factory=dict)
+    """Revoked pilots, and when this server learned of it: their tokens have expired some time later, and they are forgotten."""
 
     async def revoke(self, pilot: Pilot, *, by: str, reason: str) -> None:
         """Revoke one pilot; `Transient` if the store does not answer: repeat the call."""
@@ -54,14 +55,18 @@ class PilotRevocations:
 
     async def look(self, back: int) -> None:
         """Read the revocations by other servers in the last `back` milliseconds."""
-        records = await self.store.find_records(kind=KIND, since=self.clock.now() - back, limit=MOST)
-        for record in records:
-            self._heard(str(record.body["pilot"]))
+        async for page in record_pages(self.store, kind=KIND, since=self.clock.now() - back):
+            for record in page:
+                self._heard(str(record.body["pilot"]))
 
     def _heard(self, pilot: str) -> None:
         if pilot not in self.known:
-            self.known.add(pilot)
+            self.known[pilot] = self.clock.now()
             self.hang_up(pilot)
+
+    def _forget(self, before: int) -> None:
+        for pilot in [pilot for pilot, heard in self.known.items() if heard < before]:
+            del self.known[pilot]
 
     async def run(self) -> None:
         """Poll for revocations by other servers until cancelled. After a start or an outage, all pilots whose tokens may still be valid are read."""
@@ -71,6 +76,7 @@ class PilotRevocations:
             try:
                 await self.look(back)
                 back = DIFFER
+                self._forget(self.clock.now() - 2 * whole)
             except PortError:
                 back = whole
             await asyncio.sleep(self.every)

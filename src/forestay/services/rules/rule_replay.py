@@ -45,6 +45,7 @@ from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStor
 from forestay.ports.jobs.job_store import JobStore
 from forestay.ports.rules.conditions import ConditionProblem, Conditions, ConditionSandbox
 from forestay.services.flows.flow_store import FlowStore
+from forestay.services.jobs.store_marks import incidents_pruned_before
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.replayed_sets import ReplayedSets
 from forestay.services.rules.rule_cache import RuleCache
@@ -113,6 +114,8 @@ class Replayed:
     """The number of incidents on which the rules were evaluated; all others equal one of these in everything that the rules read."""
     read: tuple[str, ...] = ()
     """The fields that the rules read."""
+    kept_since: int = 0
+    """Incidents that were closed before this time may have been removed (milliseconds since 1970); 0: none was."""
 
     @property
     def rule_set(self) -> RuleSetId:
@@ -193,6 +196,8 @@ class RuleReplay:
             )  # fmt: skip
 
         whole = await self.look(question, take, progress, sets.wanted())
+        # Read afterwards: the mark of a removal comes before it, so that whatever was missing is reported.
+        kept_since = await incidents_pruned_before(self.rules.documents)
         return Replayed(
             question,
             candidate.version,
@@ -201,6 +206,7 @@ class RuleReplay:
             whole,
             sets.groups.evaluated,
             tuple(sets.read().values),
+            kept_since if question.since is None or question.since < kept_since else 0,
         )
 
     async def look(

@@ -22,7 +22,7 @@ from forestay.services.sites.site_registry import Site, SiteRegistry
 FRESH = 3.0
 """Seconds for which a view is cached."""
 MOST_PILOTS = 10_000
-"""The most pilots of a tenant, those that registered last: the limit of a search in the pilot store."""
+"""The most pilots of a tenant, those that registered last; a view says whether these are all."""
 HOUR = 3_600_000
 RUNNING = frozenset({State.RUNNING})
 
@@ -69,7 +69,7 @@ class FleetView:
         self._looks.forget(tenant)
 
     async def _look(self, tenant: str) -> FleetStatus:
-        pilots = await self.pilots.find_pilots(tenant=tenant)
+        pilots = await self.pilots.find_pilots(tenant=tenant, limit=MOST_PILOTS)
         running = await self.store.count(JobQuery(tenant, RUNNING), by="pilot") if pilots else {}
         sites = await self.sites.all(tenant)
         coming = {}

@@ -27,7 +27,8 @@ from forestay.ports.jobs.job_store import DocumentChange, Stored
 from forestay.services.flows.flow_jobs import document_of
 from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.jobs.store_marks import pruned_before
-from forestay.services.operations.job_pruner import DAY, JobPruner, Pruned
+from forestay.services.operations.job_pruner import JobPruner, Pruned
+from forestay.services.operations.retention import DAY
 
 OLD = 1_000_000
 BEFORE = 2_000_000
@@ -204,19 +205,6 @@ async def test_one_that_is_written_meanwhile_stays(desk: Desk, monkeypatch: pyte
     assert await desk.there("one", "two") == {"one"}
 
 
-async def test_a_reconciler_removes_what_is_older_than_the_domain_keeps(desk: Desk) -> None:
-    now = SystemClock().now()
-    await desk.put(
-        job("old", state=State.COMPLETED, changed=now - 31 * DAY), job("new", state=State.COMPLETED, changed=now - DAY)
-    )
-    await desk.prune.look()
-    assert await desk.there("old", "new") == {"old", "new"}, "nothing is said, so everything is kept"
-    desk.prune.keep_days = 30
-    await desk.prune.look()
-    assert await desk.there("old", "new") == {"new"}
-    assert desk.prune.removed == 1
-
-
 async def test_the_mark_only_moves_on(desk: Desk) -> None:
     for before in (BEFORE, BEFORE - 5):
         await desk.put(job(f"job-{before}", state=State.FAILED, changed=OLD))
@@ -279,8 +267,7 @@ async def test_secrets_that_expired_go_even_where_jobs_are_kept_for_ever(desk: D
     now = SystemClock().now()
     for name, expires in (("old", now - DAY - 1), ("yesterday", now - DAY + 60_000), ("new", now + 60_000)):
         await desk.documents.put([(Document(name, "alpha", kind, {"expires": expires, "used": False}), None)])
-    assert desk.prune.keep_days == 0
-    await desk.prune.look()
+    assert await desk.prune.drop_expired() == 1
     assert [stored.document.id for stored in await desk.documents.find(kind)] == ["new", "yesterday"]
 
 

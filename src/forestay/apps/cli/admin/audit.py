@@ -58,32 +58,36 @@ def verify(
 ) -> int:
     """Verify that the audit log is unchanged (operators). Exit code 1 if an entry was changed, removed or inserted.
 
+    Entries that the retention removed from the beginning (`FORESTAY_KEEP_AUDIT_DAYS`) are named by a later entry, and are reported.
+
     forestay audit verify
     """
     from forestay.client.api import safeguard_calls
-    from forestay.formats.rules.audit_json import CheckedChain, check_public
+    from forestay.formats.rules.audit_json import ChainCheck, CheckedChain
 
     noted = _anchor(anchor) if anchor else None
-    sound = check_public([])
+    check = ChainCheck()
     while True:
-        reply = session.client.send(safeguard_calls.audit(start=sound.number + 1, limit=PAGE))
+        reply = session.client.send(safeguard_calls.audit(start=check.sound.number + 1, limit=PAGE))
         entries: list[dict[str, Any]] = reply["entries"]
         if noted is not None:
             for entry in entries:
                 if entry.get("number") == noted[0] and entry.get("hash") != noted[1]:
                     words = f"entry {noted[0]} is not the one that was noted"
-                    return _told(session, CheckedChain(sound.number, sound.hash, noted[0], words))
-        sound = check_public(entries, sound.number, sound.hash)
-        if sound.broken is not None:
-            return _told(session, sound)
-        if sound.number >= reply["head"]["number"]:
+                    return _told(session, CheckedChain(check.sound.number, check.sound.hash, noted[0], words))
+        if not check.take(entries):
+            return _told(session, check.sound)
+        if check.sound.number >= reply["head"]["number"]:
             break
         if not entries:
-            missing = sound.number + 1
-            return _told(session, sound._replace(broken=missing, words=f"entry {missing} is missing"))
-    if noted is not None and sound.number < noted[0]:
+            missing = check.sound.number + 1
+            return _told(session, check.sound._replace(broken=missing, words=f"entry {missing} is missing"))
+    sound = check.finish()
+    if noted is not None and sound.broken is None and sound.number < noted[0]:
         words = f"the log ends with entry {sound.number}; entry {noted[0]} was noted and is gone"
         return _told(session, sound._replace(broken=sound.number + 1, words=words))
+    if noted is not None and sound.broken is None and noted[0] <= sound.removed:
+        session.out.say(f"Entry {noted[0]} was removed by the retention; note a later one.")
     return _told(session, sound)
 
 
@@ -95,9 +99,11 @@ def _told(session: Session, reply: Any) -> int:
             "hash": reply.hash,
             "broken": reply.broken,
             "words": reply.words,
+            "removed": reply.removed,
         })  # fmt: skip
     elif reply.broken is None:
-        session.out.data(f"{reply.number:,} entries, all unchanged. The last: {reply.number}:{reply.hash}")
+        removed = f" (1 to {reply.removed:,} removed by the retention)" if reply.removed else ""
+        session.out.data(f"{reply.number:,} entries{removed}, all unchanged. The last: {reply.number}:{reply.hash}")
     else:
         session.out.data(f"{session.out.paint('BROKEN', 'red')} {reply.words}. Unchanged up to entry {reply.number}.")
     return ExitCode.OK if reply.broken is None else ExitCode.FAILED

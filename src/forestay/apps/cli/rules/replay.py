@@ -187,6 +187,8 @@ def _lines(session: Session, reply: dict[str, Any]) -> list[str]:
         f"core-hours saved {reply['core_hours_saved']:,.1f}, spent {reply['core_hours_spent']:,.1f}",
         f"at most {reply['peak_hour']:,} actions of rules in an hour; the limit would have delayed {reply['put_off']:,}",
     ]
+    if reply.get("kept_since"):
+        lines.append(f"incidents closed before {moment(reply['kept_since'])} may have been removed by the retention")
     if reply["errors"]:
         lines.append(paint(f"errors {reply['errors']:,}: a condition failed, and no rule would act", "red"))
         lines += [

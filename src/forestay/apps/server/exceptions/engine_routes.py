@@ -218,7 +218,7 @@ async def answer_order(
 
 @router.get("/{engine}/runs", response_model=EngineRunsOut, responses=errors())
 async def engine_runs(context: TheDesk, who: Viewer, engine: EngineName) -> Response:
-    """The runs of an engine that have not ended, at most 10,000."""
+    """The runs of an engine that have not ended."""
     runs = await context.services.engines.open_runs(who.tenant, engine)
     return json_answer({"runs": [_run(run) for run in runs]})
 

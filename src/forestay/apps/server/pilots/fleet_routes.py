@@ -20,6 +20,7 @@ from forestay.formats.jobs.job_public import time_text
 from forestay.formats.jobs.pilot_json import pilot_to_json
 from forestay.ports.jobs.job_store import JobQuery
 from forestay.services.pilots.pilot_drain import PilotSelection
+from forestay.services.sites.fleet_view import MOST_PILOTS
 
 router = Router(tags=["watch"])
 
@@ -28,11 +29,12 @@ router = Router(tags=["watch"])
 async def pilots(context: TheDesk, who: Viewer, state: Annotated[str | None, Query(max_length=20)] = None) -> Response:
     """The pilots of the tenant, newest first, with what they do; and those that have not begun to run."""
     parts = context.services.components
-    pilots = await parts.pilots.find_pilots(tenant=who.tenant, state=state)
+    pilots = await parts.pilots.find_pilots(tenant=who.tenant, state=state, limit=MOST_PILOTS)
     running = JobQuery(tenant=who.tenant, states=frozenset({State.RUNNING}))
     held = await parts.store.count(running, by="pilot") if pilots else {}
     inactive = await _inactive(context, who.tenant) if state in (None, "inactive") else []
-    return json_answer({"pilots": [_shown(pilot, held.get(pilot.id, 0)) for pilot in pilots], "inactive": inactive})
+    shown = [_shown(pilot, held.get(pilot.id, 0)) for pilot in pilots]
+    return json_answer({"pilots": shown, "whole": len(pilots) < MOST_PILOTS, "inactive": inactive})
 
 
 def _shown(pilot: Pilot, claims: int) -> Json:

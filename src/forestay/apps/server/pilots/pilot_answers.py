@@ -53,6 +53,8 @@ class InactiveOut(Out):
 
 class PilotsOut(Out):
     pilots: list[PilotOut]
+    whole: bool = True
+    """These are all; otherwise the 10,000 that registered last."""
     inactive: list[InactiveOut]
     """Pilots that wait in their batch systems."""
 

@@ -29,6 +29,7 @@ from forestay.apps.server.rules.rule_routes import (
     set_named,
 )
 from forestay.domain.rules.rule_tree import RuleState
+from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.replay_json import proposal_shown, replay_shown
 from forestay.ports.errors import PortError
 from forestay.services.rules.rule_promotion import NotPromoted, Summary
@@ -142,7 +143,9 @@ class ReplayOut(SummaryOut):
     rule_set: str
     version: int
     all: bool
-    """All incidents of the period were evaluated."""
+    """All recorded incidents of the period were evaluated."""
+    kept_since: Time | None = None
+    """Incidents of the period that were closed before this time may have been removed by the retention."""
     evaluated: int
     """Incidents on which the rules were evaluated; the others have the same values in everything that the rules read. All of them: nearly all differ in it."""
     read: list[str]
@@ -380,6 +383,7 @@ def _shown(done: Replayed) -> dict[str, Any]:
         "rule_set": str(done.rule_set),
         "version": done.version,
         "all": done.whole,
+        "kept_since": time_text(done.kept_since) if done.kept_since else None,
         "evaluated": done.evaluated,
         "read": list(done.read),
         "drafts": list(done.drafts),

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 START = "0" * 64
 """The hash before the first entry."""
+PRUNED = "audit.prune"
+"""The action of an entry by which the chain names the last entry that was removed with all before it, by number and hash."""
 MAX_ENTRIES = 200
 """Entries in a page."""
 MAX_TEXT = 1_000

@@ -115,7 +115,7 @@ class EngineCommands:
         )
 
     async def open_runs(self, tenant: str, engine: str) -> Sequence[EngineRun]:
-        """The runs of an engine that have not ended, at most 10,000; up to a second old."""
+        """The runs of an engine that have not ended; up to a second old."""
         stored_documents = await self.documents.find(f"{RUN_KIND}:{tenant}:{engine}")
         return [EngineRun.from_plain(stored_document.document.body) for stored_document in stored_documents]
 

@@ -25,8 +25,9 @@ from forestay.domain.exceptions.safeguards.approval_policy import (
 from forestay.domain.exceptions.safeguards.safeguards import ActionRequest, why_alone
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Conflict, NotFound, Permanent
-from forestay.ports.jobs.job_store import MAX_PAGE, JobStore, Record
+from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.services.shared.quarantine import Quarantine
+from forestay.services.shared.record_pages import record_pages
 
 ASKED, ANSWERED, DONE = "approval", "approval-answer", "approval-done"
 SHOWN = 1000
@@ -85,10 +86,15 @@ class Approvals:
 
     async def asked_lately(self) -> Sequence[ApprovalRecord]:
         """The recent requests of all tenants that may have been refused or have expired."""
-        return await self._since(self.clock.now() - LOOKED_AT, None, MAX_PAGE)
+        return await self._since(self.clock.now() - LOOKED_AT, None, None)
 
-    async def _since(self, since: int, tenant: str | None, limit: int) -> Sequence[ApprovalRecord]:
+    async def _since(self, since: int, tenant: str | None, limit: int | None) -> Sequence[ApprovalRecord]:
+        """The newest requests, or all; some answers to the oldest of them may be missing if there is a limit."""
+
         async def newest(kind: str) -> Sequence[Record]:
+            if limit is None:
+                pages = record_pages(self.store, kind=kind, tenant=tenant, since=since)
+                return [record async for page in pages for record in page][::-1]
             return await self.store.find_records(kind=kind, tenant=tenant, since=since, newest_first=True, limit=limit)
 
         answers = {record.job: record for record in await newest(ANSWERED)}
