@@ -13,10 +13,14 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 
 from forestay_pilot.containers.container_command import VARIABLES
 
 log = logging.getLogger("forestay_pilot")
+
+SET_ASIDE = (".refused", ".damaged")  # completions that no server takes; a person may look at them
+KEPT_ASIDE = 30 * 86_400  # seconds
 
 _LOCK = "lock"
 
@@ -88,8 +92,11 @@ class WorkFolder:
         adopted = []
         with contextlib.suppress(OSError):
             for name in os.listdir(spool):
-                target = os.path.join(self.spool, name)
-                os.rename(os.path.join(spool, name), target)
+                path, target = os.path.join(spool, name), os.path.join(self.spool, name)
+                if name.endswith(SET_ASIDE) and time.time() - os.lstat(path).st_mtime > KEPT_ASIDE:
+                    os.unlink(path)
+                    continue
+                os.rename(path, target)
                 if name.endswith(".json"):
                     adopted.append(target)
         return adopted

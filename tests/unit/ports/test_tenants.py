@@ -38,6 +38,11 @@ WITHOUT_TENANT = {
     "PilotStore.drop_heartbeat_pages": "by the name of a server",
     "PilotStore.drop_gone": "the retention of a domain, whosever they are",
     "JobStore.drop_records": "the retention of a domain, whosever they are",
+    "JobStore.unused_specifications": "the retention of a domain, whosever they are",
+    "JobStore.note_use": "by a digest of the content and the tenant",
+    "JobStore.remove_specifications": "by a digest of the content and the tenant",
+    "AuditStore.tenants": "the retention of a domain, whosever they are",
+    "DocumentStore.kinds": "the retention of a domain, whosever they are",
     "IncidentStore.get_incidents": BY_NAME,
     "IncidentStore.get_statuses": BY_NAME,
     "IncidentStore.get_decision": OF_INCIDENT,
@@ -50,7 +55,6 @@ WITHOUT_TENANT = {
 LOOP = "a loop of the reconciler or of a server that does its duty for all tenants"
 FOR_ALL = {
     "apps/operations/prune.py": "an operator's command with access to the store itself",
-    "services/data/storage_cleaner.py": LOOP,
     "services/exceptions/act/incident_closer.py": LOOP,
     "services/exceptions/act/output_remaker.py": LOOP,
     "services/exceptions/detect/limit_monitor.py": LOOP,
@@ -69,7 +73,10 @@ FOR_ALL = {
     "services/jobs/runtime_alerts.py": LOOP,
     "services/jobs/unattended_failure_alerts.py": LOOP,
     "services/operations/domain_counter.py": "counts for the metrics of the domain, which have no tenant",
+    "services/operations/incident_pruner.py": LOOP,
     "services/operations/job_pruner.py": LOOP,
+    "services/operations/record_pruner.py": LOOP,
+    "services/operations/specification_pruner.py": LOOP,
     "services/operations/lineage_reporter.py": LOOP,
     "services/operations/notifier.py": LOOP,
     "services/operations/store_generation.py": "after a restore, for the whole store",
@@ -122,7 +129,7 @@ def _queries(tree: ast.AST) -> Iterator[ast.Call]:
         name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
         if name == "find" and isinstance(called, ast.Attribute):
             name = f"{ast.unparse(called.value).rpartition('.')[2]}.find"
-        if name in {"JobQuery", "IncidentQuery", "find_records", "find_pilots", "documents.find"}:
+        if name in {"JobQuery", "IncidentQuery", "find_records", "record_pages", "find_pilots", "documents.find"}:
             positional = name in {"JobQuery", "IncidentQuery"} and node.args
             if not positional and not any("tenant" in ast.unparse(part) for part in (*node.args, *node.keywords)):
                 yield node

@@ -16,8 +16,10 @@ from forestay.ports.clock import Clock
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.ports.pilots.pilot_store import PilotStore
 from forestay.services.shared.document_update import update_pilot
+from forestay.services.shared.recent import Recent
 
 ORDER = "drain"
+KNOWN = 10_000
 
 
 class PilotSelection(NamedTuple):
@@ -47,8 +49,8 @@ class PilotDrain:
     clock: Clock
     order: Callable[[str, str, Mapping[str, object]], bool]
     """Sends an order through a channel of this server; False when the channel is not here."""
-    known: set[str] = field(default_factory=set)
-    """Draining pilots known to this server: they get no jobs."""
+    known: Recent[str, None] = field(default_factory=lambda: Recent(KNOWN))
+    """Draining pilots known to this server: they get no jobs. Of those that end elsewhere, or without a word, this server does not hear; a pilot that it forgets has its order itself."""
 
     async def choose(self, tenant: str, wanted: PilotSelection) -> Sequence[Pilot]:
         """The pilots that are not gone; named ones are read directly, others by search."""
@@ -70,7 +72,7 @@ class PilotDrain:
         """Order these pilots to drain; `Transient` if the store does not answer: repeat the call."""
         for pilot in pilots:
             await self._mark(pilot.id, f"{by}: {reason}")
-            self.known.add(pilot.id)
+            self.known[pilot.id] = None
             if not self.order(pilot.id, ORDER, {}):
                 now = self.clock.now()
                 body = {"order": ORDER, "pilot": pilot.id}
@@ -90,9 +92,9 @@ class PilotDrain:
         stored = await self.pilots.get_pilot(pilot)
         if stored is None or not stored.pilot.drain:
             return False
-        self.known.add(pilot)
+        self.known[pilot] = None
         return True
 
     def forget(self, pilot: str) -> None:
         """Forget a pilot that is gone."""
-        self.known.discard(pilot)
+        self.known.pop(pilot, None)
