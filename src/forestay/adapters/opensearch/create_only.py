@@ -13,6 +13,10 @@ CONFIRMATIONS = 20
 """Attempts to confirm an existing document."""
 
 
+class GoneAgain(Transient):
+    """A document that existed a moment ago is not there: it was removed, or had not been acknowledged."""
+
+
 Confirmed = Callable[[dict[str, Any]], Mapping[str, Any]]
 """The content with which an existing document is confirmed, from the one that was read."""
 
@@ -45,7 +49,7 @@ async def _confirm(cluster: Cluster, kind: str, names: Sequence[str], confirmed:
             return
         hits = await cluster.get(kind, names)
         if len(hits) < len(names):
-            raise Transient(f"some {kind} exist and cannot be read back; send them again")
+            raise GoneAgain(f"some {kind} exist and cannot be read back; send them again")
         lines = [
             (hit["_id"], version_of(hit), to_json(confirmed(hit["_source"]), f"{kind} {hit['_id']!r}")) for hit in hits
         ]

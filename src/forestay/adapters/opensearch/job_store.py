@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
-from forestay.adapters.opensearch.create_only import create
+from forestay.adapters.opensearch.create_only import GoneAgain, create
 from forestay.adapters.opensearch.hosts import Access
 from forestay.adapters.opensearch.indexes import LABEL_FIELD
 from forestay.adapters.opensearch.queries import (
@@ -121,7 +121,11 @@ class OpenSearchJobStore:
             # An existing one is written once more in any case, so its use is noted each time.
             return source | {USED: max(used, source.get(USED) or 0)}
 
-        await create(self.cluster, "specifications", lines, noted)
+        try:
+            await create(self.cluster, "specifications", lines, noted)
+        except GoneAgain:
+            # One was removed, as unused, between the two requests: now it can be created.
+            await create(self.cluster, "specifications", lines, noted)
 
     async def get_specifications(self, ids: Sequence[str]) -> Mapping[str, Specification]:
         hits = await self.cluster.get("specifications", ids)

@@ -100,7 +100,10 @@ class ChainCheck:
             return self.sound
         first = self._gap.number + 1
         if self._end > self._named["number"]:
-            words = f"entries {first} to {self._end} are missing, and no entry says that they were removed"
+            missing = (
+                f"entry {first} is missing" if first == self._end else f"entries {first} to {self._end} are missing"
+            )
+            words = f"{missing}, and no entry says that the retention removed it"
             return self._gap._replace(broken=first, words=words)
         if self._end == self._named["number"] and self._hash != self._named.get("hash"):
             words = f"entry {self._end + 1} does not follow the one that was removed before it"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from forestay.domain.exceptions.safeguards.audit import PRUNED, AuditHead, AuditNote, head_of
 from forestay.ports.exceptions.audit import AuditStore
 from forestay.services.exceptions.record.audit_log import AuditLog
-from forestay.services.operations.pace import Pace
+from forestay.services.operations.batch_pause import BatchPause
 
 PAGES = 50
 """Pages that are read at once; each has up to 200 entries."""
@@ -27,7 +27,7 @@ class AuditPruner:
     store: AuditStore
     log: AuditLog
 
-    async def prune(self, before: int, pace: Pace) -> int:
+    async def prune(self, before: int, pause: BatchPause) -> int:
         """Remove pages whose entries were all written before then (milliseconds since 1970); returns how many."""
         removed = 0
         for tenant in await self.store.tenants():
@@ -37,7 +37,7 @@ class AuditPruner:
                 await self.log.write(tenant, [AuditNote("retention", PRUNED, "audit", why, detail)])
                 gone = await self.store.remove_first(tenant, last.page)
                 removed += gone
-                await pace.rest()
+                await pause.rest()
                 if gone < MOST_AT_ONCE:
                     break
         return removed

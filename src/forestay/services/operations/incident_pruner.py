@@ -23,7 +23,7 @@ from forestay.services.exceptions.detect.taught_patterns import KIND as TAUGHT
 from forestay.services.exceptions.engines.engine_commands import ENDED_KIND, RUN_KIND
 from forestay.services.flows.run_liveness import RunLiveness
 from forestay.services.jobs.store_marks import INCIDENTS, mark_pruned
-from forestay.services.operations.pace import Pace
+from forestay.services.operations.batch_pause import BatchPause
 from forestay.services.operations.retention import BULK
 from forestay.services.rules.rule_store import REFERENCE_INCIDENT
 from forestay.services.shared.quarantine import Quarantine
@@ -42,7 +42,7 @@ class IncidentPruner:
     troubled: Callable[[str], None] = lambda _text: None
     quarantine: Quarantine = field(default_factory=Quarantine)
 
-    async def prune(self, before: int, pace: Pace) -> int:
+    async def prune(self, before: int, pause: BatchPause) -> int:
         """Remove incidents that happened and were closed before then (milliseconds since 1970); returns how many."""
         kept = await self._referred()
         runs = RunLiveness(self.engine, self.store, self.documents) if self.engine is not None else None
@@ -68,7 +68,7 @@ class IncidentPruner:
                     cursor = page.cursor
                     if cursor is None:
                         break
-                    await pace.rest()
+                    await pause.rest()
         return removed
 
     async def _referred(self) -> frozenset[str]:

@@ -29,7 +29,7 @@ from forestay.services.insertion.wes_run_starter import RUN as WES_RUN
 from forestay.services.insertion.wes_runs import CANCEL as WES_CANCEL
 from forestay.services.insertion.wes_runs import END as WES_END
 from forestay.services.jobs.job_submitter import job_named
-from forestay.services.operations.pace import Pace
+from forestay.services.operations.batch_pause import BatchPause
 from forestay.services.operations.retention import BULK
 from forestay.services.operations.token_revocations import SESSION, TOKEN
 from forestay.services.peers.peer_links import EVENT as PEER_EVENT
@@ -66,17 +66,17 @@ class RecordPruner:
     troubled: Callable[[str], None] = lambda _text: None
     quarantine: Quarantine = field(default_factory=Quarantine)
 
-    async def prune(self, before: int, pace: Pace) -> int:
+    async def prune(self, before: int, pause: BatchPause) -> int:
         """Remove what is as old as the jobs that are removed; returns how many documents and records."""
         removed = await self.store.drop_records(before, kinds=AGED)
-        removed += await self._launches(before, pace)
-        removed += await self._engine_runs(before, pace)
+        removed += await self._launches(before, pause)
+        removed += await self._engine_runs(before, pause)
         removed += await self._neighbours()
         removed += await self._remove(await self.documents.find(NO_REPLICA))
         removed += await self._tokens(self.clock.now())
         if self.engine is not None:
             over = RunLiveness(self.engine, self.store, self.documents).over
-            removed += await self._of_runs(before, over, pace)
+            removed += await self._of_runs(before, over, pause)
             removed += await self._questions(before, over)
             removed += await self._placings(over)
         return removed
@@ -97,7 +97,7 @@ class RecordPruner:
         await self._each(await self.documents.find(TRIAGE), look_at)
         return removed + await self._remove(old)
 
-    async def prune_keys(self, before: int, pace: Pace) -> int:
+    async def prune_keys(self, before: int, pause: BatchPause) -> int:
         """Remove idempotency keys of that age none of whose jobs is there any more."""
         removed = 0
         async with aclosing(record_pages(self.store, kind=KEY, size=BULK)) as pages:
@@ -121,7 +121,7 @@ class RecordPruner:
                     raise later
                 if page[-1].at >= before:
                     break
-                await pace.rest()
+                await pause.rest()
         return removed
 
     async def _has_jobs(self, record: Record) -> bool:
@@ -138,7 +138,7 @@ class RecordPruner:
 
     # Of runs
 
-    async def _of_runs(self, before: int, over: Over, pace: Pace) -> int:
+    async def _of_runs(self, before: int, over: Over, pause: BatchPause) -> int:
         removed = 0
         for kind in OF_RUNS:
             async with aclosing(record_pages(self.store, kind=kind, size=BULK)) as pages:
@@ -155,7 +155,7 @@ class RecordPruner:
                         removed += await self.store.drop_records(before, jobs=gone)
                     if page[-1].at >= before:
                         break
-                    await pace.rest()
+                    await pause.rest()
         return removed
 
     async def _questions(self, before: int, over: Over) -> int:
@@ -191,7 +191,7 @@ class RecordPruner:
 
     # Of other engines
 
-    async def _engine_runs(self, before: int, pace: Pace) -> int:
+    async def _engine_runs(self, before: int, pause: BatchPause) -> int:
         """Runs of other engines that ended, or of which nothing was heard, since then; with their events and commands."""
         removed = 0
         for kind in await self.documents.kinds(RUN_KIND):
@@ -216,18 +216,18 @@ class RecordPruner:
                     # The run goes last: as long as it is there, a removal that broke off is found and repeated.
                     removed += await self.store.drop_records(before, jobs=[_engine_run(stored) for stored in old])
                     removed += await self._remove(old)
-                await pace.rest()
+                await pause.rest()
         return removed
 
     # Of pilots
 
-    async def _launches(self, before: int, pace: Pace) -> int:
+    async def _launches(self, before: int, pause: BatchPause) -> int:
         """Launches that ended, which are found by the six hours in which they did."""
         removed = 0
         for kind in await self.documents.kinds(f"{LAUNCH_ENDED}:"):
             if (int(kind.rpartition(":")[2]) + 1) * LAUNCH_SLICE < before:
                 removed += await self._remove(await self.documents.find(kind))
-                await pace.rest()
+                await pause.rest()
         return removed
 
     async def _neighbours(self) -> int:
@@ -261,10 +261,10 @@ class RecordPruner:
                     removed += await self.store.drop_records(now, ids=expired)
         return removed
 
-    async def _each(self, items: Iterable[StoredDocument | Record], look_at: Callable[..., Awaitable[object]]) -> None:
-        later = await self.quarantine.each(
-            items, look_at, name=lambda item: item.document.id if isinstance(item, StoredDocument) else item.id, troubled=self.troubled
-        )  # fmt: skip
+    async def _each(
+        self, entries: Iterable[StoredDocument | Record], look_at: Callable[..., Awaitable[object]]
+    ) -> None:
+        later = await self.quarantine.each(entries, look_at, name=_name, troubled=self.troubled)
         if later is not None:
             raise later
 
@@ -273,6 +273,10 @@ class RecordPruner:
         for start in range(0, len(old), BULK):
             removed += await self.documents.remove(old[start : start + BULK])
         return removed
+
+
+def _name(entry: StoredDocument | Record) -> str:
+    return entry.document.id if isinstance(entry, StoredDocument) else entry.id
 
 
 def _number(stored: StoredDocument, name: str) -> int:

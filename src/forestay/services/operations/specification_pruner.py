@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from forestay.ports.clock import Clock
 from forestay.ports.jobs.job_store import JobQuery, JobStore, SpecificationUse
-from forestay.services.operations.pace import Pace
+from forestay.services.operations.batch_pause import BatchPause
 from forestay.services.operations.retention import BULK, DAY
 
 LEAST_DAYS = 7
@@ -26,7 +26,7 @@ class SpecificationPruner:
     store: JobStore
     clock: Clock
 
-    async def prune(self, before: int, pace: Pace) -> int:
+    async def prune(self, before: int, pause: BatchPause) -> int:
         """Remove those last used before then (milliseconds since 1970), and of which there is no job; returns how many."""
         now = self.clock.now()
         before = min(before, now - LEAST_DAYS * DAY)
@@ -43,7 +43,7 @@ class SpecificationPruner:
             if not gone and not noted:
                 break  # every one of them is being used at this moment
             await self.store.refresh()
-            await pace.rest()
+            await pause.rest()
         return removed
 
     async def _note(self, uses: list[SpecificationUse], now: int) -> int:

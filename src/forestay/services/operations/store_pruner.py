@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.services.operations.audit_pruner import AuditPruner
+from forestay.services.operations.batch_pause import BatchPause
 from forestay.services.operations.incident_pruner import IncidentPruner
 from forestay.services.operations.job_pruner import EVERY, JobPruner
-from forestay.services.operations.pace import Pace
 from forestay.services.operations.record_pruner import RecordPruner
 from forestay.services.operations.retention import Retention
 from forestay.services.operations.specification_pruner import SpecificationPruner
@@ -54,20 +54,20 @@ class StorePruner:
                 self.troubled(f"{part}: {error}")
 
     async def _remove(self, part: str) -> AsyncIterator[int]:
-        cutoffs, pace = self.retention.cutoffs(self.clock.now()), Pace(self.clock, self.pause)
+        cutoffs, pause = self.retention.cutoffs(self.clock.now()), BatchPause(self.clock, self.pause)
         match part:
             case "expired":
                 yield await self.jobs.drop_expired()
             case "jobs" if cutoffs.jobs is not None:
                 yield (await self.jobs.prune(cutoffs.jobs, pause=self.pause)).removed
             case "records" if cutoffs.jobs is not None:
-                yield await self.records.prune(cutoffs.jobs, pace)
+                yield await self.records.prune(cutoffs.jobs, pause)
             case "incidents" if cutoffs.incidents is not None:
-                yield await self.incidents.prune(cutoffs.incidents, pace)
+                yield await self.incidents.prune(cutoffs.incidents, pause)
                 yield await self.records.prune_beside_incidents(cutoffs.incidents)
             case "keys" if cutoffs.keys is not None:
-                yield await self.records.prune_keys(cutoffs.keys, pace)
+                yield await self.records.prune_keys(cutoffs.keys, pause)
             case "specifications" if cutoffs.jobs is not None:
-                yield await self.specifications.prune(cutoffs.jobs, pace)
+                yield await self.specifications.prune(cutoffs.jobs, pause)
             case "audit" if cutoffs.audit is not None:
-                yield await self.audit.prune(cutoffs.audit, pace)
+                yield await self.audit.prune(cutoffs.audit, pause)

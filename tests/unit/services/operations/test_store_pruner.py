@@ -37,9 +37,9 @@ from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.jobs.store_marks import incidents_pruned_before, pruned_before
 from forestay.services.operations import audit_pruner
 from forestay.services.operations.audit_pruner import AuditPruner
+from forestay.services.operations.batch_pause import BatchPause
 from forestay.services.operations.incident_pruner import IncidentPruner
 from forestay.services.operations.job_pruner import JobPruner
-from forestay.services.operations.pace import Pace
 from forestay.services.operations.record_pruner import AGED, OF_INCIDENTS, RecordPruner
 from forestay.services.operations.retention import DAY, Cutoffs, Retention
 from forestay.services.operations.specification_pruner import LEAST_DAYS, SpecificationPruner
@@ -89,8 +89,8 @@ class Desk:
     engine: FakeEngine
 
     @property
-    def pace(self) -> Pace:
-        return Pace(self.clock, NO_PAUSE)
+    def pause(self) -> BatchPause:
+        return BatchPause(self.clock, NO_PAUSE)
 
     def records(self, engine: FakeEngine | None = None) -> RecordPruner:
         return RecordPruner(self.store, self.documents, self.incidents, self.pilots, self.clock, engine)  # type: ignore[arg-type]
@@ -155,7 +155,7 @@ class TestIncidents:
         for state in IncidentState:
             await desk.closed(old_incident(state.value), state=state)
         await desk.closed(old_incident("new", at=BEFORE), old_incident("other kind", kind=ExceptionType.TIMEOUT))
-        assert await desk.incident_pruner().prune(BEFORE, desk.pace) == 4
+        assert await desk.incident_pruner().prune(BEFORE, desk.pause) == 4
         names = [state.value for state in IncidentState]
         assert await desk.there([*names, "new", "other kind"]) == {"open", "acting", "waiting", "held", "new"}
         assert await incidents_pruned_before(desk.documents) == BEFORE
@@ -166,7 +166,7 @@ class TestIncidents:
         await desk.incidents.add_incidents(
             [(made, replace(status_of(made), state=IncidentState.COMPLETE, due=None, changed=BEFORE))]
         )
-        assert await desk.incident_pruner().prune(BEFORE, desk.pace) == 0
+        assert await desk.incident_pruner().prune(BEFORE, desk.pause) == 0
         assert await incidents_pruned_before(desk.documents) == 0
 
     async def test_those_that_rules_and_corrections_name_stay(self, desk: Desk) -> None:
@@ -174,7 +174,7 @@ class TestIncidents:
         await RuleStore(desk.documents).keep_reference_incident("alpha", ReferenceIncident("rule", "abort", "", {}))
         pack = TaughtPack().with_correction(_correction("corrected"))
         await desk.put(f"{TAUGHT}:alpha", TAUGHT, **pack.to_dict())
-        assert await desk.incident_pruner().prune(BEFORE, desk.pace) == 1
+        assert await desk.incident_pruner().prune(BEFORE, desk.pause) == 1
         assert await desk.there(["rule", "corrected", "none"]) == {"rule", "corrected"}
 
     async def test_those_of_waiting_jobs_stay(self, desk: Desk) -> None:
@@ -182,7 +182,7 @@ class TestIncidents:
             await desk.job(state.value, state)
             await desk.closed(old_incident(f"of {state.value}", job=state.value))
         await desk.closed(old_incident("of a job that is gone", job="gone"))
-        assert await desk.incident_pruner().prune(BEFORE, desk.pace) == 2
+        assert await desk.incident_pruner().prune(BEFORE, desk.pause) == 2
         names = [f"of {state.value}" for state in (State.FAULTED, State.AVAILABLE, State.COMPLETED)]
         assert await desk.there(names) == set(names[:2])
 
@@ -192,15 +192,15 @@ class TestIncidents:
         await desk.put("engine-run:ended", "engine-run-ended")
         await desk.closed(*(old_incident(run, run=run) for run in ("over", "open", "theirs", "ended")))
         await desk.closed(old_incident("forgotten", run="forgotten", engine="nextflow"))
-        assert await desk.incident_pruner().prune(BEFORE, desk.pace) == 2, "without an engine nothing of our own runs"
+        assert await desk.incident_pruner().prune(BEFORE, desk.pause) == 2, "without an engine nothing of our own runs"
         assert await desk.there(["over", "open", "theirs", "ended", "forgotten"]) == {"over", "open", "theirs"}
-        assert await desk.incident_pruner(desk.engine).prune(BEFORE, desk.pace) == 1
+        assert await desk.incident_pruner(desk.engine).prune(BEFORE, desk.pause) == 1
         assert await desk.there(["over", "open", "theirs"]) == {"open", "theirs"}
 
     async def test_more_than_a_page_go(self, desk: Desk) -> None:
         names = [f"i-{number:04}" for number in range(1100)]
         await desk.closed(*(old_incident(name, at=OLD + place // 9) for place, name in enumerate(names)))
-        assert await desk.incident_pruner().prune(BEFORE, desk.pace) == 1100
+        assert await desk.incident_pruner().prune(BEFORE, desk.pause) == 1100
         assert await desk.there(names) == set()
 
     async def test_what_people_did_about_them_goes_with_them(self, desk: Desk) -> None:
@@ -230,13 +230,13 @@ class TestKeys:
         submissions = [Submission(specification(), "ada")] * 3
         accepted = await desk.submitter().submit(submissions, by="ada", key="k")
         before = desk.clock.at = desk.clock.at + DAY
-        assert await desk.records().prune_keys(before, desk.pace) == 0
+        assert await desk.records().prune_keys(before, desk.pause) == 0
         known = list((await desk.store.get([entry.id for entry in accepted])).values())
         await desk.store.remove(known[:2])
-        assert await desk.records().prune_keys(before, desk.pace) == 0
+        assert await desk.records().prune_keys(before, desk.pause) == 0
         await desk.store.remove(known[2:])
-        assert await desk.records().prune_keys(before - DAY, desk.pace) == 0, "the period is not over"
-        assert await desk.records().prune_keys(before, desk.pace) == 1
+        assert await desk.records().prune_keys(before - DAY, desk.pause) == 0, "the period is not over"
+        assert await desk.records().prune_keys(before, desk.pause) == 1
         again = await desk.submitter().submit(submissions, by="ada", key="k")
         assert [entry.created for entry in again] == [True] * 3, "a new submission, as documented"
 
@@ -251,14 +251,14 @@ class TestKeys:
             return await drop(before, **what)
 
         monkeypatch.setattr(desk.store, "drop_records", late)
-        assert await desk.records().prune_keys(BEFORE, desk.pace) == 0
+        assert await desk.records().prune_keys(BEFORE, desk.pause) == 0
         assert await desk.store.get_record("key:a") is not None
 
     async def test_more_than_a_page_go(self, desk: Desk) -> None:
         body = {"digest": "d", "jobs": 1}
         await desk.store.add_records([record(f"key:{number}", kind="key", at=OLD, body=body) for number in range(1100)])
         await desk.store.add_records([record("key:new", kind="key", at=BEFORE, body=body)])
-        assert await desk.records().prune_keys(BEFORE, desk.pace) == 1100
+        assert await desk.records().prune_keys(BEFORE, desk.pause) == 1100
         assert [found.id for found in await desk.store.find_records(kind="key")] == ["key:new"]
 
 
@@ -278,24 +278,24 @@ class TestSpecifications:
         await desk.store.write([DocumentChange(document, stored.version)])
         desk.clock.at = start + (LEAST_DAYS + 1) * DAY
         await desk.store.put_specifications([specification(name="used")], used=desk.clock.at)
-        assert await pruner.prune(desk.clock.at - DAY, desk.pace) == 1
+        assert await pruner.prune(desk.clock.at - DAY, desk.pause) == 1
         assert await self.there(desk, "used", "unused", "of a job") == {"used", "of a job"}
-        assert await pruner.prune(desk.clock.at - DAY, desk.pace) == 0
+        assert await pruner.prune(desk.clock.at - DAY, desk.pause) == 0
         await desk.store.remove(list((await desk.store.get(["one"])).values()))
         desk.clock.at += (LEAST_DAYS + 2) * DAY
-        assert await pruner.prune(desk.clock.at - DAY, desk.pace) == 2
+        assert await pruner.prune(desk.clock.at - DAY, desk.pause) == 2
 
     async def test_no_period_is_as_short_as_what_a_submitter_remembers(self, desk: Desk) -> None:
         await desk.store.put_specifications([specification()], used=desk.clock.at)
         desk.clock.at += (LEAST_DAYS - 1) * DAY
-        assert await SpecificationPruner(desk.store, desk.clock).prune(desk.clock.at, desk.pace) == 0
+        assert await SpecificationPruner(desk.store, desk.clock).prune(desk.clock.at, desk.pause) == 0
 
     async def test_one_of_an_earlier_release_is_kept_for_a_whole_period_first(self, desk: Desk) -> None:
         pruner = SpecificationPruner(desk.store, desk.clock)
         await desk.store.put_specifications([specification()])
-        assert await pruner.prune(desk.clock.at - DAY, desk.pace) == 0
+        assert await pruner.prune(desk.clock.at - DAY, desk.pause) == 0
         desk.clock.at += (LEAST_DAYS + 1) * DAY
-        assert await pruner.prune(desk.clock.at - DAY, desk.pace) == 1
+        assert await pruner.prune(desk.clock.at - DAY, desk.pause) == 1
 
     async def test_a_submitter_that_runs_for_long_notes_that_it_uses_one(self, desk: Desk) -> None:
         """Its memory of what is stored must not outlive what is stored."""
@@ -304,9 +304,9 @@ class TestSpecifications:
             (accepted,) = await submitter.submit([Submission(specification(), "ada")], by="ada")
             await desk.store.remove(list((await desk.store.get([accepted.id])).values()))
             desk.clock.at += (LEAST_DAYS - 1) * DAY
-            assert await pruner.prune(desk.clock.at, desk.pace) == 0
+            assert await pruner.prune(desk.clock.at, desk.pause) == 0
         desk.clock.at += 2 * DAY
-        assert await pruner.prune(desk.clock.at, desk.pace) == 1
+        assert await pruner.prune(desk.clock.at, desk.pause) == 1
         (accepted,) = await submitter.submit([Submission(specification(), "ada")], by="ada")
         assert set(await desk.store.get_specifications([specification().id])) == {specification().id}
 
@@ -323,7 +323,7 @@ class TestSpecifications:
             return counted
 
         monkeypatch.setattr(desk.store, "count", meanwhile)
-        assert await SpecificationPruner(desk.store, desk.clock).prune(desk.clock.at, desk.pace) == 0
+        assert await SpecificationPruner(desk.store, desk.clock).prune(desk.clock.at, desk.pause) == 0
         assert await desk.store.get_specifications([specification().id])
 
 
@@ -342,13 +342,13 @@ class TestAuditLog:
         await desk.audit.write("beta", [AuditNote("bob", "job.cancel", "j")])
         assert check_pruned(await self.entries(desk)).words == ""
         pruner = AuditPruner(desk.audit.store, desk.audit)
-        assert await pruner.prune(desk.clock.at - 4 * DAY + 1, desk.pace) == 6
+        assert await pruner.prune(desk.clock.at - 4 * DAY + 1, desk.pause) == 6
         entries = await self.entries(desk)
         assert [entry["number"] for entry in entries] == list(range(19, 32))
         assert entries[-1]["what"] == PRUNED
         checked = check_pruned(entries)
         assert (checked.broken, checked.number, checked.removed) == (None, 31, 18)
-        assert await pruner.prune(desk.clock.at - 4 * DAY + 1, desk.pace) == 0
+        assert await pruner.prune(desk.clock.at - 4 * DAY + 1, desk.pause) == 0
         assert len(await self.entries(desk)) == 13, "nothing to remove is not noted"
 
     async def test_entries_that_are_missing_in_the_middle_are_reported(self, desk: Desk) -> None:
@@ -356,7 +356,7 @@ class TestAuditLog:
         for number in range(6):
             await desk.audit.write("alpha", [AuditNote("ann", "job.cancel", f"j{number}")])
             desk.clock.at += DAY
-        await AuditPruner(desk.audit.store, desk.audit).prune(desk.clock.at - 5 * DAY, desk.pace)
+        await AuditPruner(desk.audit.store, desk.audit).prune(desk.clock.at - 5 * DAY, desk.pause)
         entries = await self.entries(desk)
         assert [entry["number"] for entry in entries] == [2, 3, 4, 5, 6, 7]
         for place in (1, 3):
@@ -374,7 +374,7 @@ class TestAuditLog:
         checked = check_pruned(await self.entries(desk))
         assert (checked.broken, checked.words) == (
             1,
-            "entries 1 to 2 are missing, and no entry says that they were removed",
+            "entries 1 to 2 are missing, and no entry says that the retention removed it",
         )
 
     async def test_a_removal_that_broke_off_does_not_make_the_log_look_broken(
@@ -392,12 +392,12 @@ class TestAuditLog:
         with monkeypatch.context() as patched:
             patched.setattr(desk.audit.store, "remove_first", half)
             with pytest.raises(Transient):
-                await pruner.prune(desk.clock.at + 1, desk.pace)
+                await pruner.prune(desk.clock.at + 1, desk.pause)
         assert check_pruned(await self.entries(desk)).broken is None
-        assert await pruner.prune(desk.clock.at, desk.pace) == 0
+        assert await pruner.prune(desk.clock.at, desk.pause) == 0
         desk.clock.at += 5
         await desk.audit.write("alpha", [AuditNote("ann", "job.cancel", "later")])
-        assert await pruner.prune(desk.clock.at, desk.pace) == 3
+        assert await pruner.prune(desk.clock.at, desk.pause) == 3
         assert check_pruned(await self.entries(desk)).broken is None
 
 
@@ -407,7 +407,7 @@ class TestRecords:
         await desk.store.add_records(
             [record(f"{kind}-{at}", kind=kind, at=at) for kind in kinds for at in (OLD, BEFORE)]
         )
-        assert await desk.records().prune(BEFORE, desk.pace) == len(AGED)
+        assert await desk.records().prune(BEFORE, desk.pause) == len(AGED)
         left = {found.id for found in await desk.store.find_records(limit=100)}
         assert left == {f"{kind}-{BEFORE}" for kind in AGED} | {
             f"{kind}-{at}" for kind in ("key", "evidence", "flow") for at in (OLD, BEFORE)
@@ -420,10 +420,10 @@ class TestRecords:
             [record(f"{kind}-{run}", kind=kind, job=run, at=OLD) for kind in kinds for run in ("over", "open")]
         )
         await desk.store.add_records([record("since", kind="run-event", job="over", at=BEFORE)])
-        assert await desk.records().prune(BEFORE, desk.pace) == 0, (
+        assert await desk.records().prune(BEFORE, desk.pause) == 0, (
             "without an engine nobody knows whether they are over"
         )
-        assert await desk.records(desk.engine).prune(BEFORE, desk.pace) == 3
+        assert await desk.records(desk.engine).prune(BEFORE, desk.pause) == 3
         assert {found.job for found in await desk.store.find_records(limit=100) if found.id != "since"} == {"open"}
 
     async def test_runs_of_other_engines_go_with_their_events_when_nothing_is_heard_of_them(self, desk: Desk) -> None:
@@ -434,7 +434,7 @@ class TestRecords:
         runs = ("ended", "ended-lately", "silent", "heard")
         await desk.store.add_records([record(f"e-{run}", kind="engine-event", job=run, at=OLD) for run in runs])
         await desk.store.add_records([record("e-late", kind="engine-event", job="heard", at=BEFORE)])
-        assert await desk.records().prune(BEFORE, desk.pace) == 4
+        assert await desk.records().prune(BEFORE, desk.pause) == 4
         assert {found.job for found in await desk.store.find_records()} == {"ended-lately", "heard"}
         assert set(await desk.documents.get([f"engine-run:{run}" for run in runs])) == {
             "engine-run:ended-lately",
@@ -444,14 +444,14 @@ class TestRecords:
     async def test_launches_that_ended_go_and_open_ones_stay(self, desk: Desk) -> None:
         for kind in ("launch-ended:alpha:site:0", "launch-ended:alpha:site:9", "launch:alpha:site"):
             await desk.put(f"launch:{kind}", kind)
-        assert await desk.records().prune(5 * DAY // 4, desk.pace) == 1
+        assert await desk.records().prune(5 * DAY // 4, desk.pause) == 1
         assert await desk.documents.kinds("launch") == ["launch-ended:alpha:site:9", "launch:alpha:site"]
 
     async def test_questions_of_runs_that_were_terminated_go(self, desk: Desk) -> None:
         desk.engine.ended = {"over": OLD, "open": None}
         for run in ("over", "open"):
             await desk.put(f"question:{run}", "question", run=run, asked=OLD)
-        assert await desk.records(desk.engine).prune(BEFORE, desk.pace) == 1
+        assert await desk.records(desk.engine).prune(BEFORE, desk.pause) == 1
         assert set(await desk.documents.get(["question:over", "question:open"])) == {"question:open"}
 
     async def test_placements_stay_until_the_parent_is_over_and_no_job_is_left(self, desk: Desk) -> None:
@@ -463,10 +463,10 @@ class TestRecords:
         from forestay.domain.jobs.job_document import FlowRef
 
         await desk.job("of-c", flow_ref=FlowRef("c", "align@1", "f" * 64, -1, 0, 1))
-        assert await desk.records(desk.engine).prune(BEFORE, desk.pace) == 1
+        assert await desk.records(desk.engine).prune(BEFORE, desk.pause) == 1
         names = ["placing:a", "placing:b", "placing:c", "left:b:1"]
         assert set(await desk.documents.get(names)) == {"placing:a", "placing:c", "left:b:1"}
-        assert await desk.records(desk.engine).prune(BEFORE, desk.pace) == 1
+        assert await desk.records(desk.engine).prune(BEFORE, desk.pause) == 1
         assert set(await desk.documents.get(names)) == {"placing:a", "placing:c"}
 
     async def test_lists_of_pilots_of_hosts_that_are_gone_go(self, desk: Desk) -> None:
@@ -479,7 +479,7 @@ class TestRecords:
             ("four", []),
         ):
             await desk.put(f"host:{host}", "host", areas=dict.fromkeys(pilots, "a"))
-        assert await desk.records().prune(BEFORE, desk.pace) == 2
+        assert await desk.records().prune(BEFORE, desk.pause) == 2
         assert {stored.document.id for stored in await desk.documents.find("host")} == {"host:one", "host:two"}
 
     async def test_revocations_go_when_the_token_has_expired(self, desk: Desk) -> None:
@@ -491,18 +491,18 @@ class TestRecords:
                 record("person", kind="revoked-token", at=OLD, body={"subject": "bob", "until": 1}),
             ]
         )
-        assert await desk.records().prune(BEFORE, desk.pace) == 1
+        assert await desk.records().prune(BEFORE, desk.pause) == 1
         assert {found.id for found in await desk.store.find_records()} == {"valid", "person"}
 
     async def test_a_file_without_replicas_goes(self, desk: Desk) -> None:
         await desk.put("replica:a", "replica", name="a")
         await desk.put("replica:b", "replica-none", name="b")
-        assert await desk.records().prune(BEFORE, desk.pace) == 1
+        assert await desk.records().prune(BEFORE, desk.pause) == 1
         assert set(await desk.documents.get(["replica:a", "replica:b"])) == {"replica:a"}
 
 
 class TestAll:
-    def pruner(self, desk: Desk, retention: Retention, told: list[str]) -> StorePruner:
+    def pruner(self, desk: Desk, retention: Retention, reports: list[str]) -> StorePruner:
         return StorePruner(
             retention,
             JobPruner(desk.store, desk.documents, desk.pilots, desk.clock),
@@ -512,7 +512,7 @@ class TestAll:
             AuditPruner(desk.audit.store, desk.audit),
             desk.clock,
             pause=NO_PAUSE,
-            troubled=told.append,
+            troubled=reports.append,
         )
 
     async def fill(self, desk: Desk) -> None:
@@ -526,10 +526,10 @@ class TestAll:
     async def test_everything_goes_after_its_period_in_one_pass_or_the_next(self, desk: Desk) -> None:
         await self.fill(desk)
         desk.clock.at += 400 * DAY
-        told: list[str] = []
-        pruner = self.pruner(desk, Retention(30, 60, 90, 365), told)
+        reports: list[str] = []
+        pruner = self.pruner(desk, Retention(30, 60, 90, 365), reports)
         await pruner.look()
-        assert told == []
+        assert reports == []
         assert pruner.removed == {
             "expired": 0, "jobs": 1, "records": 0, "incidents": 1, "keys": 1, "specifications": 1, "audit": 1,
         }  # fmt: skip
@@ -553,8 +553,8 @@ class TestAll:
             raise Transient("away")
 
         monkeypatch.setattr(desk.store, "remove", away)
-        told: list[str] = []
-        pruner = self.pruner(desk, Retention(30, 60, 90, 365), told)
+        reports: list[str] = []
+        pruner = self.pruner(desk, Retention(30, 60, 90, 365), reports)
         await pruner.look()
-        assert told == ["jobs: away"]
+        assert reports == ["jobs: away"]
         assert (pruner.removed["incidents"], pruner.removed["keys"], pruner.removed["specifications"]) == (1, 0, 0)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.apps.cli.conftest import Shell
 from tests.unit.apps.cli.fake_api import FakeApi
 
-from forestay.domain.exceptions.safeguards.audit import AuditHead, AuditNote, head_of, next_page
+from forestay.domain.exceptions.safeguards.audit import PRUNED, AuditHead, AuditNote, head_of, next_page
 from forestay.formats.rules.audit_json import entry_public
 
 GROUP: dict[str, Any] = {
@@ -85,9 +85,29 @@ def test_a_sound_log_verifies_over_many_answers(forestay: Shell, api: FakeApi) -
     assert sound.code == 0
     assert sound.out == f"10 entries, all unchanged. The last: 10:{api.audit[-1]['hash']}\n"
     assert forestay("audit", "verify", "--json").json == {
-        "sound": True, "entries": 10, "hash": api.audit[-1]["hash"], "broken": None, "words": "",
+        "sound": True, "entries": 10, "hash": api.audit[-1]["hash"], "broken": None, "words": "", "removed": 0,
     }  # fmt: skip
     assert forestay("audit", "verify", "--anchor", f"7:{api.audit[6]['hash']}").code == 0
+
+
+def test_a_log_whose_beginning_the_retention_removed_verifies_and_says_so(forestay: Shell, api: FakeApi) -> None:
+    first = entries(10)
+    head = AuditHead(1, 10, first[-1]["hash"])
+    note = AuditNote("retention", PRUNED, "audit", "old", {"number": 4, "hash": first[3]["hash"]})
+    page = next_page(head, [note], tenant="alpha", name="n", now=1_700_000_000_000)
+    api.audit = [*first[4:], entry_public(page.entries[0])]
+    sound = forestay("audit", "verify")
+    assert (sound.code, sound.out.partition(". ")[0]) == (
+        0,
+        "11 entries (1 to 4 removed by the retention), all unchanged",
+    )
+    assert forestay("audit", "verify", "--json").json["removed"] == 4
+    early = forestay("audit", "verify", "--anchor", f"3:{first[2]['hash']}")
+    assert early.code == 0
+    assert "Entry 3 was removed by the retention; note a later one." in early.err
+    assert forestay("audit", "verify", "--anchor", f"7:{first[6]['hash']}").err == ""
+    api.audit = api.audit[:-1]
+    assert forestay("audit", "verify").out.startswith("BROKEN entries 1 to 4 are missing")
 
 
 @pytest.mark.parametrize(("harm", "broken"), [("change", 5), ("take out", 5), ("write anew", None), ("cut off", None)])

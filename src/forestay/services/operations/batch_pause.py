@@ -9,7 +9,7 @@ from forestay.ports.clock import Clock
 
 
 @dataclass(slots=True)
-class Pace:
+class BatchPause:
     """Pauses after each batch as long as the batch took, times a factor: the store serves others too."""
 
     clock: Clock
