@@ -314,6 +314,10 @@ flow-schema:
 store-errors:
     uv run python scripts/store_errors.py
 
+# Write what is stored, for how long and how much it takes, to docs/reference/retention.md (`just bench retention --store …` measures it).
+retention:
+    uv run python scripts/retention_page.py
+
 # Write the schema of playbooks to docs/reference/playbook.schema.json.
 playbook-schema:
     uv run python scripts/playbook_schema.py
@@ -359,6 +363,7 @@ bench-smoke-rest:
     BENCH_SMOKE=1 just bench storm --shared --jobs 300 --watch 10
     BENCH_SMOKE=1 just bench replay --incidents 1000 --store sqlite
     BENCH_SMOKE=1 just bench prune --store sqlite --jobs 1000 --beside 500 --rounds 1
+    BENCH_SMOKE=1 just bench retention --jobs 200
     just bench staging --smoke
     just bench cache --quick
     BENCH_SMOKE=1 just bench proxy --calls 5 --rounds 1 --crowd 10 --tasks 4

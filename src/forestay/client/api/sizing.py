@@ -30,6 +30,12 @@ class Load:
     """The share of attempts that fail."""
     keep_days: int = 30
     """How long ended jobs are kept."""
+    keep_incidents_days: int = 730
+    """How long closed incidents are kept."""
+    keep_keys_days: int = 365
+    """How long idempotency keys are kept."""
+    jobs_each_request: int = 100
+    """Jobs of a submission, which has a key and of which the jobs share a specification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +54,16 @@ class Costs:
     """`just bench control_plane`, on a machine with other work."""
     events_job: float = 0.0087
     """Events of Temporal's history (`just bench flow_scale --over 600`)."""
-    bytes_job: int = 700
-    """Of an ended no-op in OpenSearch, without its replica; labels, errors and stories add to it."""
+    bytes_job: int = 1_100
+    """Of an ended job that printed 1,000 bytes and of its output's end; in OpenSearch without a copy, as all of these (`just bench retention --store opensearch`)."""
+    bytes_evidence: int = 380
+    """Of what is kept of a failed attempt beside its job."""
+    bytes_incident: int = 3_800
+    """Of a failure's incident, its status and decision, and the two steps of a rule's answer."""
+    bytes_key: int = 150
+    """Of a submission's idempotency key."""
+    bytes_specification: int = 510
+    """Of what the jobs of a submission share."""
     shard_rate: float = 1_900.0
     """Jobs a second through one shard of one node, with everything else on the same two cores (`just bench durable`)."""
     busy: float = 0.5
@@ -84,7 +98,7 @@ class SizingPlan:
     store_cores_each: int
     shards: int
     store_bytes: float
-    """With one replica."""
+    """With one replica: jobs, incidents, keys and specifications for as long as each is kept."""
     temporal_cores: float
     temporal_events_per_day: float
     profile: str
@@ -112,7 +126,7 @@ def plan(load: Load, costs: Costs = MEASURED) -> SizingPlan:
     servers = max(processes(server), math.ceil(load.pilots / costs.connections))
     nodes = max(3, math.ceil(store / costs.busy / 8))
     each = max(2, math.ceil(store / costs.busy / nodes))
-    kept = load.jobs_per_day * load.keep_days * costs.bytes_job * 2
+    kept = 2 * load.jobs_per_day * bytes_each_job(load, costs)
     small = peak < 20 and load.pilots <= 200
     profile = "laptop or site" if small else "site" if peak < 500 and load.pilots <= 5_000 else "fleet"
     return SizingPlan(
@@ -135,4 +149,14 @@ def plan(load: Load, costs: Costs = MEASURED) -> SizingPlan:
         temporal_cores=temporal,
         temporal_events_per_day=load.jobs_per_day * costs.events_job,
         profile=profile,
+    )
+
+
+def bytes_each_job(load: Load, costs: Costs) -> float:
+    """The bytes times days that a job a day takes, with its share of what is kept longer than it."""
+    requests = 1 / load.jobs_each_request
+    return (
+        load.keep_days * (costs.bytes_job + load.failures * costs.bytes_evidence + requests * costs.bytes_specification)
+        + max(load.keep_days, load.keep_incidents_days) * load.failures * costs.bytes_incident
+        + max(load.keep_days, load.keep_keys_days) * requests * costs.bytes_key
     )

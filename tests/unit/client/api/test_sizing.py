@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -19,6 +21,9 @@ loads = st.builds(
     lease=st.integers(2, 86_400),
     failures=st.floats(0, 0.9),
     keep_days=st.integers(1, 3660),
+    keep_incidents_days=st.integers(1, 3660),
+    keep_keys_days=st.integers(1, 3660),
+    jobs_each_request=st.integers(1, 10_000),
 )
 
 
@@ -39,7 +44,7 @@ def test_a_plan_carries_its_peak(load: Load) -> None:
 
 @given(loads, st.floats(1, 100))
 def test_more_jobs_never_want_less(load: Load, times: float) -> None:
-    more = Load(load.jobs_per_day * times, load.pilots, load.peak, load.lease, load.failures, load.keep_days)
+    more = replace(load, jobs_per_day=load.jobs_per_day * times)
     small, large = plan(load), plan(more)
     assert (large.servers, large.reconcilers, large.shards) >= (small.servers, small.reconcilers, small.shards)
     assert large.store_bytes >= small.store_bytes
@@ -54,6 +59,20 @@ def test_ten_million_jobs_a_day() -> None:
     assert 50_000 < made.temporal_events_per_day < 200_000
     assert made.profile == "fleet"
     assert (made.servers, made.sockets, made.sockets_one_down) == (5, 60_000, 75_000)
+
+
+@given(loads, st.sampled_from(["keep_days", "keep_incidents_days", "keep_keys_days"]))
+def test_what_is_kept_longer_takes_no_less(load: Load, period: str) -> None:
+    longer: dict[str, int] = {period: getattr(load, period) + 100}
+    assert plan(replace(load, **longer)).store_bytes >= plan(load).store_bytes
+
+
+def test_incidents_and_keys_are_counted() -> None:
+    load = Load(1e7, 100_000, failures=0.05, keep_days=30, keep_incidents_days=730, keep_keys_days=365)
+    jobs = 2 * 1e7 * 30 * (MEASURED.bytes_job + 0.05 * MEASURED.bytes_evidence + 0.01 * MEASURED.bytes_specification)
+    incidents = 2 * 1e7 * 730 * 0.05 * MEASURED.bytes_incident
+    keys = 2 * 1e7 * 365 * 0.01 * MEASURED.bytes_key
+    assert plan(load).store_bytes == pytest.approx(jobs + incidents + keys)
 
 
 def test_the_command_says_it() -> None:

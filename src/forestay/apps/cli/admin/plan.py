@@ -30,6 +30,15 @@ def plan(
     keep_days: Annotated[
         int, typer.Option(metavar="N", min=1, max=3660, help="Days that finished jobs are kept.")
     ] = 30,
+    keep_incidents_days: Annotated[
+        int, typer.Option(metavar="N", min=1, max=36_500, help="Days that closed incidents are kept.")
+    ] = 730,
+    keep_keys_days: Annotated[
+        int, typer.Option(metavar="N", min=1, max=36_500, help="Days that idempotency keys are kept.")
+    ] = 365,
+    jobs_each_request: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="Jobs of one submission.")
+    ] = 100,
 ) -> int:
     """Calculate how large an installation must be. Servers, reconcilers, orchestrators, nodes and shards of the store, Temporal's history.
 
@@ -45,7 +54,17 @@ def plan(
         raise typer.BadParameter(str(error), param_hint="--lease") from error
     if not 2 <= seconds <= 86_400:
         raise typer.BadParameter("a lease is between 2 s and a day", param_hint="--lease")
-    load = Load(jobs_per_day, int(pilots), peak, seconds, failures, keep_days)
+    load = Load(
+        jobs_per_day,
+        int(pilots),
+        peak,
+        seconds,
+        failures,
+        keep_days,
+        keep_incidents_days,
+        keep_keys_days,
+        jobs_each_request,
+    )
     made = planned(load)
     if out.as_json:
         out.document({"load": asdict(load), "costs": asdict(MEASURED), "plan": asdict(made)})
@@ -64,7 +83,7 @@ def plan(
             "store",
             f"{made.store_nodes} nodes",
             f"{made.store_cores:.2f}",
-            f"{made.store_cores_each} cores each, {made.shards} shard{'s' * (made.shards > 1)}, {made.store_bytes / 1e9:,.0f} GB for {load.keep_days} days",
+            f"{made.store_cores_each} cores each, {made.shards} shard{'s' * (made.shards > 1)}, {made.store_bytes / 1e9:,.0f} GB for jobs of {load.keep_days} days, incidents of {max(load.keep_days, load.keep_incidents_days)}, keys of {max(load.keep_days, load.keep_keys_days)}",
         ),
     ]
     out.data(f"{made.mean:,.1f} jobs per second, {made.peak:,.0f} at the peak: the {made.profile} profile.")
