@@ -1,7 +1,7 @@
-"""Random schedules against the two promises of exclusive use: no two running jobs share a device, and never are more seats used than there are.
+"""Random schedules against the promises of exclusive use: no two running jobs share a device, never are more seats used than there are, never more than a quota allows.
 
-Each schedule is a seed. Seats: several servers run the real services over stores in memory; after every store call another coroutine may go on, answers are lost,
-servers are killed in the middle, and every server sweeps without waiting. Devices: the real code of pilot and guard over a kernel in memory, with kills of
+Each schedule is a seed. Seats and quotas: several servers run the real services over stores in memory; after every store call another coroutine may go on, answers are lost,
+servers are killed in the middle, jobs lose their pilots, and every server sweeps without waiting. For quotas, searches show an old state, too. Devices: the real code of pilot and guard over a kernel in memory, with kills of
 pilots, guards and payloads at every step and with what payloads leave behind.
 
     python -m tests.system.simulation.exclusive --schedules 10000
@@ -13,22 +13,37 @@ import argparse
 import itertools
 import sys
 import types
+from collections import Counter
 from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from unittest import mock
 
 from forestay.domain.jobs.claim import claim
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.requirements import licences_of
+from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
+from forestay.domain.scheduling.quota import (
+    QuotaKind,
+    QuotaLedger,
+    QuotaLimits,
+    QuotaPolicy,
+    QuotaSubject,
+    sum_of,
+    use_of,
+)
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
+from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import (
     Conflicted,
     DocumentChange,
+    JobPage,
+    JobQuery,
     JobStore,
     Stored,
     Unknown,
@@ -37,6 +52,11 @@ from forestay.ports.jobs.job_store import (
     Written,
 )
 from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats, document_of, licence_from
+from forestay.services.scheduling.quota_ledgers import KIND as LEDGER
+from forestay.services.scheduling.quota_ledgers import QuotaLedgers, ledger_from
+from forestay.services.scheduling.quota_ledgers import document_name as ledger_name
+from forestay.services.scheduling.quota_policies import KIND as POLICY
+from forestay.services.scheduling.quota_policies import QuotaPolicies
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteApplied
 from forestay_pilot.process import device_locks, devices
@@ -72,12 +92,13 @@ class Shelf:
     rng: Random
     entries: dict[str, tuple[Any, int]] = field(default_factory=dict)
     counter: Any = field(default_factory=lambda: itertools.count(1))
+    lost: float = LOST
 
     async def write_each(self, changes: Iterable[tuple[str, Any, Version | None]]) -> list[WriteResult]:
         results: list[WriteResult] = []
         for name, content, expected in changes:
             await turn()
-            if self.rng.random() < LOST / 2:
+            if self.rng.random() < self.lost / 2:
                 results.append(Unknown("the request was lost"))
                 continue
             known = self.entries.get(name)
@@ -86,7 +107,7 @@ class Shelf:
                 continue
             number = next(self.counter)
             self.entries[name] = (content, number)
-            lost = self.rng.random() < LOST / 2
+            lost = self.rng.random() < self.lost / 2
             results.append(Unknown("the answer was lost") if lost else Written(Version(number, 1)))
         await turn()
         return results
@@ -105,7 +126,10 @@ class Documents(Shelf):
 
     async def find(self, kind: str, *, tenant: str | None = None) -> Sequence[StoredDocument]:
         await turn()
-        return [self._stored(name) for name in sorted(self.entries)]
+        return [self._stored(name) for name in sorted(self.entries) if self.entries[name][0].kind == kind]
+
+    async def remove(self, documents: Sequence[StoredDocument]) -> int:
+        raise AssertionError("time stands still: nothing is old enough")
 
     def _stored(self, name: str) -> StoredDocument:
         document, number = self.entries[name]
@@ -113,6 +137,9 @@ class Documents(Shelf):
 
 
 class Jobs(Shelf):
+    shown: Sequence[JobDocument] = ()
+    """What searches show: an earlier state."""
+
     async def get(self, names: Sequence[str]) -> Mapping[str, Stored]:
         await turn()
         return {name: self.stored(name) for name in names if name in self.entries}
@@ -123,6 +150,16 @@ class Jobs(Shelf):
     def stored(self, name: str) -> Stored:
         document, number = self.entries[name]
         return Stored(document, Version(number, 1))
+
+    async def count(self, query: JobQuery, *, by: str) -> Mapping[str, int]:
+        await turn()
+        return Counter(document.owner for document in self.shown if document.state in query.states)
+
+    async def search(self, query: JobQuery, *, sort: str, limit: int, cursor: str | None) -> JobPage:
+        await turn()
+        owners = query.anyof["owner"]
+        shown = [document for document in self.shown if document.state in query.states and document.owner in owners]
+        return JobPage([Stored(document, Version(0, 1)) for document in shown], None)
 
     def documents(self) -> list[JobDocument]:
         return [document for document, _ in self.entries.values()]
@@ -146,11 +183,13 @@ class SeatServer:
         self.name, self.world = name, world
         self.background = Collected()
         self.writer = CheckedWriter(cast("JobStore", world.jobs))
-        self.seats = LicenceSeats(
-            cast("DocumentStore", world.documents), self.writer, StillClock(), _background=self.background
-        )
+        self.seats = world.seats_of(self)
         self.writer.listeners.append(self.seats)
         self.works: list[Work] = []
+
+    def close(self) -> None:
+        for work in (*self.works, *self.background.works):
+            work.close()
 
     async def claim(self, known: Stored) -> None:
         world = self.world
@@ -189,6 +228,11 @@ class SeatWorld:
         self.rng = Random(seed)
         self.names = itertools.count(1)
         self.jobs, self.documents = Jobs(self.rng), Documents(self.rng)
+        self.most = 0
+        self.fill()
+        self.servers = [SeatServer(f"s{number}", self) for number in range(3)]
+
+    def fill(self) -> None:
         self.seats = {name: self.rng.randint(1, 3) for name in ("a", "b")}
         for name, seats in self.seats.items():
             document = document_of(licence_from(_fresh(name, seats)))
@@ -198,10 +242,20 @@ class SeatWorld:
             spec = Specification("s", "t", "n", ("true",), licences=wanted)
             job = new_job(Submission(spec, "ann"), job=f"j{number}", now=1, by="ann")
             self.jobs.entries[job.id] = (job, next(self.jobs.counter))
-        self.servers = [SeatServer(f"s{number}", self) for number in range(3)]
-        self.most = 0
+
+    def seats_of(self, server: SeatServer) -> LicenceSeats | QuotaLedgers:
+        return LicenceSeats(
+            cast("DocumentStore", self.documents), server.writer, StillClock(), _background=server.background
+        )
 
     def run(self) -> None:
+        try:
+            self.schedule()
+        finally:
+            for server in self.servers:
+                server.close()
+
+    def schedule(self) -> None:
         for _ in range(STEPS):
             self.step()
         while any(server.works or server.background.works for server in self.servers):
@@ -217,8 +271,7 @@ class SeatWorld:
         server.works += server.background.works
         server.background.works.clear()
         if fresh and self.rng.random() < KILLED:
-            for work in server.works:
-                work.close()
+            server.close()
             self.servers[self.servers.index(server)] = SeatServer(f"s{next(self.names)}", self)
             return
         if fresh and len(server.works) < 4 and self.rng.random() < 0.4:
@@ -252,6 +305,95 @@ class SeatWorld:
                     document.claim.id for document in running if document.claim and name in licences_of(document.extra)
                 }
                 assert claims <= holders, f"{claims - holders} run without seats of {name}"
+
+
+class QuotaWorld(SeatWorld):
+    """Owners with quotas of their own and in teams, instead of licences."""
+
+    def fill(self) -> None:
+        rng = self.rng
+
+        def limits() -> QuotaLimits:
+            return QuotaLimits(rng.choice((None, rng.randint(1, 3))), rng.choice((None, rng.randint(2, 6))))
+
+        self.policy = QuotaPolicy(
+            {
+                QuotaSubject(QuotaKind.OWNER, "*"): limits(),
+                QuotaSubject(QuotaKind.OWNER, "ann"): limits(),
+                QuotaSubject(QuotaKind.TEAM, "x"): QuotaLimits(rng.randint(1, 3)),
+            },
+            {"ann": "x", "bob": "x"},
+        )
+        policy = Document(f"{POLICY}:t", "t", POLICY, self.policy.to_dict())
+        self.documents.entries[policy.id] = (policy, next(self.documents.counter))
+        for number in range(rng.randint(3, 7)):
+            owner = rng.choice(("ann", "bob", "eve"))
+            submission = Submission(
+                Specification("s", "t", "n", ("true",)), owner, resources=Resources(cpus=rng.randint(1, 3))
+            )
+            job = new_job(submission, job=f"j{number}", now=1, by=owner)
+            self.jobs.entries[job.id] = (job, next(self.jobs.counter))
+
+    def seats_of(self, server: SeatServer) -> LicenceSeats | QuotaLedgers:
+        documents = cast("DocumentStore", self.documents)
+        return QuotaLedgers(
+            documents,
+            cast("JobStore", self.jobs),
+            server.writer,
+            StillClock(),
+            QuotaPolicies(documents),
+            _background=server.background,
+        )
+
+    def schedule(self) -> None:
+        super().schedule()
+        # Nothing stays taken for ever, and nothing that runs stays unknown.
+        self.jobs.lost = self.documents.lost = 0
+        self.jobs.shown = self.jobs.documents()
+        server = self.servers[0]
+        assert isinstance(server.seats, QuotaLedgers)
+        for work in (server.seats.sweep(older=0), self.adopt(server)):
+            server.works.append(work)
+            while server.works or server.background.works:
+                self.step(fresh=False)
+        running = [document for document in self.jobs.documents() if document.claim is not None]
+        for name in self.documents.entries:
+            if name.startswith(LEDGER):
+                ledger = self.ledger(name)
+                of_it = [job for job in running if ledger.subject in dict(self.policy.limited(job.owner))]
+                assert {job.claim.id for job in of_it if job.claim} == set(ledger.holders), ledger.subject
+
+    def ledger(self, name: str) -> QuotaLedger:
+        ledger = ledger_from(self.documents._stored(name))
+        assert ledger is not None
+        return ledger
+
+    def new_work(self, server: SeatServer) -> Work:
+        if self.rng.random() < 0.2:
+            self.jobs.shown = self.jobs.documents()
+        if self.rng.random() < 0.1:
+            return self.adopt(server)
+        return super().new_work(server)
+
+    async def adopt(self, server: SeatServer) -> None:
+        assert isinstance(server.seats, QuotaLedgers)
+        await server.seats.policies.refresh()
+        await server.seats.refresh()
+        with suppress(PortError):
+            await server.seats.adopt()
+
+    def check(self, *, settled: bool = False) -> None:
+        running = [document for document in self.jobs.documents() if document.state is State.RUNNING]
+        self.most = max(self.most, len(running))
+        for subject in {subject for job in self.jobs.documents() for subject, _ in self.policy.limited(job.owner)}:
+            of_it = [job for job in running if subject in dict(self.policy.limited(job.owner))]
+            limits, used = self.policy.limits_of(subject), sum_of(use_of(job.resources) for job in of_it)
+            for most, now in zip((limits.jobs, limits.cpus), used, strict=False):
+                assert most is None or now <= most, f"{now} used of the quota of {subject}, and {most} are allowed"
+            if settled and (name := ledger_name("t", subject)) in self.documents.entries:
+                entered = self.ledger(name).holders.keys()
+                claims = {job.claim.id for job in of_it if job.claim is not None}
+                assert claims <= entered, f"{claims - entered} run without an entry for {subject}"
 
 
 def _fresh(name: str, seats: int) -> StoredDocument:
@@ -420,18 +562,32 @@ class DeviceWorld:
         assert not shared, f"devices are shared: {shared}"
 
 
-def run_schedules(count: int, seed: int = 0) -> tuple[int, int]:
-    """Both kinds for each seed; how many seats were used at once at most, and how many payloads began. A failure names its seed."""
-    most = started = 0
+class ScheduleTally(NamedTuple):
+    """What all schedules together did."""
+
+    seats: int
+    """The most seats of a licence at once."""
+    running: int
+    """The most jobs under quotas at once."""
+    started: int
+    """Payloads that began on devices."""
+
+
+def run_schedules(count: int, seed: int = 0) -> ScheduleTally:
+    """All kinds for each seed. A failure names its seed."""
+    tally = ScheduleTally(0, 0, 0)
     for number in range(seed, seed + count):
         try:
-            seats, units = SeatWorld(number), DeviceWorld(number)
+            seats, quotas, units = SeatWorld(number), QuotaWorld(number), DeviceWorld(number)
             seats.run()
+            quotas.run()
             units.run()
         except AssertionError as error:
             raise AssertionError(f"seed {number}: {error}") from error
-        most, started = max(most, seats.most), started + units.started
-    return most, started
+        tally = ScheduleTally(
+            max(tally.seats, seats.most), max(tally.running, quotas.most), tally.started + units.started
+        )
+    return tally
 
 
 def main(words: list[str] | None = None) -> int:
@@ -439,9 +595,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args(words)
-    most, started = run_schedules(arguments.schedules, arguments.seed)
-    print(f"{arguments.schedules} schedules of each kind from seed {arguments.seed}: no device and no seat was shared")  # noqa: T201
-    print(f"at most {most} seats of a licence at once; {started} payloads began")  # noqa: T201
+    tally = run_schedules(arguments.schedules, arguments.seed)
+    print(  # noqa: T201
+        f"{arguments.schedules} schedules of each kind from seed {arguments.seed}: no device and no seat was shared, no quota exceeded"
+    )
+    print(  # noqa: T201
+        f"at most {tally.seats} seats of a licence and {tally.running} jobs under quotas at once; {tally.started} payloads began"
+    )
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest import mock
 
 import pytest
-from tests.system.simulation.exclusive import DeviceWorld, SeatWorld, run_schedules
+from tests.system.simulation.exclusive import DeviceWorld, QuotaWorld, SeatWorld, run_schedules
 
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.services.scheduling import licence_seats
@@ -14,20 +14,22 @@ SCHEDULES = 150
 
 
 def test_nothing_is_shared() -> None:
-    most, started = run_schedules(SCHEDULES)
-    assert most >= 3
-    assert started > SCHEDULES
+    tally = run_schedules(SCHEDULES)
+    assert tally.seats >= 3
+    assert tally.running >= 4
+    assert tally.started > SCHEDULES
 
 
-def test_a_sweep_without_its_fence_is_found() -> None:
+@pytest.mark.parametrize(("world", "words"), [(SeatWorld, "seats"), (QuotaWorld, "quota")])
+def test_a_sweep_without_its_fence_is_found(world: type[SeatWorld], words: str) -> None:
     def unfenced(document: JobDocument) -> JobDocument:
         return document
 
     def schedules() -> None:
         for seed in range(2000):
-            SeatWorld(seed).run()
+            world(seed).run()
 
-    with mock.patch.object(licence_seats, "confirm", unfenced), pytest.raises(AssertionError, match="seats"):
+    with mock.patch.object(licence_seats, "confirm", unfenced), pytest.raises(AssertionError, match=words):
         schedules()
 
 

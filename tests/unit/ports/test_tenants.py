@@ -90,6 +90,8 @@ FOR_ALL = {
     "services/pilots/pilot_revocations.py": LOOP,
     "services/rules/rule_store.py": "the newest versions of all rule sets, for the cache of a server",
     "services/scheduling/licence_seats.py": "licences are of the domain, not of a tenant",
+    "services/scheduling/fair_shares.py": LOOP,
+    "services/scheduling/quota_policies.py": "the policies of all tenants, for the cache of a server",
     "services/scheduling/candidate_buffers.py": "by queue lane, of which the tenant is a part",
 }
 SOURCE = Path(__file__).parents[3] / "src" / "forestay"

@@ -69,11 +69,14 @@ from forestay.services.rules.worklet_bindings import WorkletBindings
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.container_fleet import ContainerFleet
+from forestay.services.scheduling.fair_shares import FairShares
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.licence_seats import LicenceSeats
 from forestay.services.scheduling.node_check_failures import NodeCheckFailures
 from forestay.services.scheduling.pilot_caches import CacheListener, PilotCaches
+from forestay.services.scheduling.quota_ledgers import QuotaLedgers
+from forestay.services.scheduling.quota_policies import QuotaPolicies
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 from forestay.services.sites.demand_meter import DemandMeter
 from forestay.services.sites.fleet_view import FleetView
@@ -108,6 +111,9 @@ class ServerComponents:
         self.suspensions = FlowSuspensions(components.documents, changed=candidates.look_anew)
         self.requirements = RequirementMatcher(CelRequirements(), components.pilots, clock)
         self.seats = LicenceSeats(components.documents, writer, clock, changed=candidates.look_anew)
+        policies = QuotaPolicies(components.documents)
+        self.quotas = QuotaLedgers(components.documents, store, writer, clock, policies, changed=candidates.wake)
+        self.shares = FairShares(components.documents, store, clock, policies)
         self.claims = ClaimDispatcher(
             store,
             writer,
@@ -120,6 +126,8 @@ class ServerComponents:
             containers=ContainerFleet(components.pilots, clock, candidates),
             requirements=self.requirements,
             seats=self.seats,
+            quotas=self.quotas,
+            shares=self.shares,
         )
         self.completions = JobCompletions(
             store,
@@ -252,6 +260,7 @@ class ServerComponents:
         writer.listeners += [
             self.hosts,
             self.seats,
+            self.quotas,
             self.claims,
             self.job_events,
             self.outputs,
@@ -273,6 +282,8 @@ class ServerComponents:
             "neighbours": self.neighbours.run,
             "suspensions": self.suspensions.run,
             "licences": self.seats.run,
+            "quotas": self.quotas.run,
+            "fair shares": self.shares.run,
             "rules": self.rule_cache.run,
             "tasks": self.tasks.run,
             "tasks told": self.task_factory.run,
@@ -306,6 +317,7 @@ class ServerComponents:
         yield Sample(
             "forestay_intrusions_total", "Completions that named another tenant's job", self.completions.intrusions
         )
+        yield Sample("forestay_quota_denials_total", "Claims that a quota prevented", self.quotas.denied)
         yield Sample("forestay_servers_alive", "Servers seen alive", len(self.heartbeats.alive))
         if self.beside is not None:
             yield from self.beside.samples()

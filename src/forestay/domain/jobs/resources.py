@@ -49,16 +49,22 @@ def resource_class(need: Resources) -> str:
 
 def class_may_fit(name: str, free: Resources) -> bool:
     """Whether some job of that class could run in the free resources; each job is still checked by `fits`."""
-    return fits(_least_of(name), free)
+    return fits(least_of_class(name), free)
 
 
 @lru_cache(maxsize=4096)
-def _least_of(name: str) -> Resources:
+def least_of_class(name: str) -> Resources:
     """The smallest needs of a job of a class."""
     cpus, rest = name[1:].split("m")
     memory, rest = rest.split("d")
     disk, gpus = rest.split("g")
     return Resources(_least(int(cpus)), _least(int(memory), MIB), _least(int(disk), MIB), _least(int(gpus)))
+
+
+def most_cores_of_class(name: str) -> int:
+    """The most cores of a job of a class."""
+    step = int(name[1 : name.index("m")])
+    return 1 << (step - 1) if step else 0
 
 
 def less(free: Resources, taken: Resources) -> Resources:

@@ -26,9 +26,11 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
+from forestay.services.scheduling.fair_shares import FairShares
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.lane_buffer import LaneBuffer
 from forestay.services.scheduling.licence_seats import LicenceSeats
+from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
 
@@ -121,6 +123,8 @@ class CandidateBuffers:
         containers: ImageRunners | None = None,
         requirements: RequirementMatcher | None = None,
         seats: LicenceSeats | None = None,
+        quotas: QuotaLedgers | None = None,
+        shares: FairShares | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
@@ -130,6 +134,8 @@ class CandidateBuffers:
         self.suspensions = suspensions
         self.containers = containers
         self.seats = seats
+        self.quotas = quotas
+        self.shares = shares
         self.requirements = requirements
         """Knows which pilots satisfy the requirements of jobs; None: jobs with requirements are not given."""
         self.match = match
@@ -223,7 +229,13 @@ class CandidateBuffers:
     def suspended(self, document: JobDocument) -> bool:
         if self.seats is not None and self.seats.exhausted(document):
             return True
+        if self.quotas is not None and self.quotas.exhausted(document):
+            return True
         return self.suspensions is not None and self.suspensions.suspended(document)
+
+    def _closed(self, lane: QueueLane) -> bool:
+        """Whether a quota keeps all jobs of a lane waiting: it is skipped, and its candidates are kept."""
+        return self.quotas is not None and self.quotas.closed(lane)
 
     def satisfied(self, document: JobDocument, machine: PilotClass | None) -> bool:
         """Whether a pilot satisfies the requirements of a job."""
@@ -234,6 +246,19 @@ class CandidateBuffers:
     def free(self, job: str) -> None:
         """Make a job available again."""
         self._taken.pop(job, None)
+
+    def put_back(self, stored: Stored) -> None:
+        """Put a candidate that was not claimed back to the front of its lane."""
+        document = stored.document
+        self._taken.pop(document.id, None)
+        lane = str(lane_of(document))
+        buffer = self._buffers.get((lane, False)) or self._buffers.get((lane, True))
+        if buffer is None:
+            return  # found again by a search
+        if document.id in buffer.granted:
+            buffer.granted.discard(document.id)
+        else:
+            buffer.jobs.appendleft(stored)
 
     def next(
         self,
@@ -274,12 +299,14 @@ class CandidateBuffers:
                 continue
             if asking.owner and lane.owner != asking.owner:
                 continue
-            if not class_may_fit(lane.resource_class, free):
+            if not class_may_fit(lane.resource_class, free) or self._closed(lane):
                 continue
             if buffer.jobs:
                 fed.append((-lane.priority, buffer.foreign, buffer.served, buffer))
             elif not buffer.foreign:
                 awaited = max(awaited, lane.priority)
+        if self.shares is not None and self.shares.active:
+            fed = self._by_share(tenant, fed)
         while fed:
             best = min(fed, key=_urgency)
             buffer = best[3]
@@ -293,6 +320,16 @@ class CandidateBuffers:
                 return stored
             fed.remove(best)  # no candidate in it fits after all
         return None
+
+    def _by_share(
+        self, queue: str, fed: list[tuple[int, bool, int, LaneBuffer]]
+    ) -> list[tuple[int, bool, int, LaneBuffer]]:
+        """The lanes with their places by fair share, where the tenant has shares, instead of the time of their last turn."""
+        shares = self.shares.of(queue) if self.shares is not None else None
+        if shares is None:
+            return fed
+        fed.sort(key=lambda entry: (*entry[:2], shares.pressure(entry[3].lane.owner), entry[2]))
+        return [(urgent, foreign, place, buffer) for place, (urgent, foreign, _, buffer) in enumerate(fed)]
 
     def _serve(self, buffer: LaneBuffer) -> None:
         self._turn += 1
@@ -356,7 +393,7 @@ class CandidateBuffers:
         for buffer in self._buffers.values():
             more = buffer.jobs or buffer.reading or (buffer.ended_at is None and not buffer.foreign)
             mine = buffer.lane.tenant == tenant and (not owner or buffer.lane.owner == owner)
-            if more and mine and class_may_fit(buffer.lane.resource_class, free):
+            if more and mine and class_may_fit(buffer.lane.resource_class, free) and not self._closed(buffer.lane):
                 return False
         return True
 
@@ -365,7 +402,7 @@ class CandidateBuffers:
         return any(
             buffer.jobs and buffer.lane.tenant == tenant and class_may_fit(buffer.lane.resource_class, free)
             for buffer in self._buffers.values()
-            if not buffer.foreign
+            if not buffer.foreign and not self._closed(buffer.lane)
         )
 
     def _take(self, buffer: LaneBuffer, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
@@ -412,7 +449,11 @@ class CandidateBuffers:
         for buffer in self._low(waiting, now):
             buffer.reading = True
             self._background.begin(self._read(buffer))
-        fed = {buffer.lane.tenant for buffer in self._buffers.values() if buffer.jobs or buffer.ended_at is None}
+        fed = {
+            buffer.lane.tenant
+            for buffer in self._buffers.values()
+            if (buffer.jobs or buffer.ended_at is None) and not self._closed(buffer.lane)
+        }
         # Also while all pilots are served: an unknown lane may be more urgent than the known ones.
         # Soon if a job was given that is given only when no other job waits: there may be another by now.
         pause = self.settings.look_again if unmet <= fed and not self._leftovers else self.settings.settle

@@ -29,9 +29,11 @@ from forestay.services.jobs.job_submitter import NewJobListener
 from forestay.services.scheduling.candidate_buffers import CandidateBuffers, CandidateSignal, Suspensions
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
 from forestay.services.scheduling.container_fleet import ContainerFleet
+from forestay.services.scheduling.fair_shares import FairShares
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
+from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, WriteListener, Writer
@@ -86,6 +88,8 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         containers: ContainerFleet | None = None,
         requirements: RequirementMatcher | None = None,
         seats: LicenceSeats | None = None,
+        quotas: QuotaLedgers | None = None,
+        shares: FairShares | None = None,
     ) -> None:
         """``match`` weighs the location of data, ``hosts`` the health of hosts, ``containers`` who can run images; None: not considered."""
         self.store = store
@@ -97,9 +101,12 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         self.signal = signal or CandidateSignal()
         self.containers = containers
         self.buffers = CandidateBuffers(
-            store, clock, self.settings, self.tally, self.signal, match, suspensions, containers, requirements, seats
-        )
+            store, clock, self.settings, self.tally, self.signal, match, suspensions, containers, requirements, seats,
+            quotas, shares,
+        )  # fmt: skip
         self.seats = seats
+        self.quotas = quotas
+        self.shares = shares
         self.match = match
         self.hosts = hosts
         self._waiting: list[ClaimRequest] = []
@@ -203,11 +210,13 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         suspended = self.buffers.suspended
         match = self._matcher
         concerns = match.concerns if match is not None else None
+        quotas = self.quotas if self.quotas is not None and not self.quotas.idle else None
         fresh = [
             document
             for document in documents
             if claimable(document, now)
             and LICENCES not in document.extra
+            and (quotas is None or not quotas.applies(document))
             and not suspended(document)
             and (concerns is None or not concerns(document))
         ]
@@ -366,9 +375,17 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             )  # fmt: skip
             if stored is not None and pilot_deaths(stored.document):
                 turns = _unless_suspect(turns)
+            if stored is not None:
+                self._chosen(stored.document)
             return stored
 
         return next_queued
+
+    def _chosen(self, document: JobDocument) -> None:
+        if self.quotas is not None and not self.quotas.idle:
+            self.quotas.reserve(document)
+        if self.shares is not None and self.shares.active:
+            self.shares.chosen(document)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -393,9 +410,9 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                 else:
                     self.tally.lost += 1
                     if answer is None:
-                        self.buffers.free(stored.document.id)  # it has no seat now, and may get one soon
-                    elif self.seats is not None and isinstance(answer, TransitionRefused):
-                        self.seats.abandon(name, stored.document)
+                        self._pass_over(stored)
+                    elif isinstance(answer, TransitionRefused):
+                        self._abandon(name, stored.document)
                     if self.match is not None:
                         self.match.ended(stored.document.tenant, stored.document.id)
             for request in {id(request): request for request, _ in batch}.values():
@@ -436,6 +453,25 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     async def _seated(self, batch: Sequence[tuple[ClaimRequest, Stored]], names: Sequence[str]) -> Container[str]:
         """The claims that may be written: jobs that need a seat must have got one."""
+        granted = await self._with_licences(batch, names)
+        if self.quotas is None or self.quotas.idle:
+            return granted
+        wanted = [
+            WantedSeats(name, stored.document)
+            for (_, stored), name in zip(batch, names, strict=True)
+            if name in granted
+        ]
+        try:
+            entered = await self.quotas.take(wanted)
+        finally:
+            self.quotas.settled([stored.document for _, stored in batch])
+        if self.seats is not None:
+            self.seats.give_back({claim: document for claim, document in wanted if claim not in entered})
+        return entered
+
+    async def _with_licences(
+        self, batch: Sequence[tuple[ClaimRequest, Stored]], names: Sequence[str]
+    ) -> Container[str]:
         wanted = [
             WantedSeats(name, stored.document)
             for (_, stored), name in zip(batch, names, strict=True)
@@ -445,6 +481,20 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             return frozenset(names)
         granted = await self.seats.take(wanted) if self.seats is not None else frozenset()
         return granted.union(set(names) - {want.claim for want in wanted})
+
+    def _pass_over(self, stored: Stored) -> None:
+        """A job has no seat or no part of a quota now, and may get one soon."""
+        if self.quotas is not None and self.quotas.exhausted(stored.document):
+            self.buffers.put_back(stored)
+        else:
+            self.buffers.free(stored.document.id)
+
+    def _abandon(self, name: str, document: JobDocument) -> None:
+        """A claim was refused: what was taken for it is returned once it certainly fails."""
+        if self.seats is not None and document.extra and LICENCES in document.extra:
+            self.seats.abandon(name, document)
+        if self.quotas is not None and not self.quotas.idle:
+            self.quotas.abandon(name, document)
 
     def _proposed(self, request: ClaimRequest, stored: Stored, name: str) -> ProposedWrite:
         now = self.clock.now()

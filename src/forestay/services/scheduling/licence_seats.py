@@ -176,7 +176,7 @@ class LicenceSeats(WriteListener):
         self._background.begin(self._abandon(claim, document))
 
     async def _abandon(self, claim: str, document: JobDocument) -> None:
-        if await self._is_over(claim, document.id):
+        if await attempt_is_over(self.writer, claim, document.id):
             for name in licences_of(document.extra):
                 await self._give_back(name, {claim})
 
@@ -207,21 +207,10 @@ class LicenceSeats(WriteListener):
         stored = await self.documents.find(KIND)
         for licence in map(licence_from, stored):
             old = {claim: holder for claim, holder in licence.holders.items() if self.clock.now() - holder.at >= older}
-            over = {claim for claim, holder in old.items() if await self._is_over(claim, holder.job)}
+            over = {claim for claim, holder in old.items() if await attempt_is_over(self.writer, claim, holder.job)}
             if over:
                 self.swept += len(over)
                 await self._give_back(licence.name, over)
-
-    async def _is_over(self, claim: str, job: str) -> bool:
-        """Whether an attempt certainly does not run, and never will."""
-
-        def fence(document: JobDocument) -> JobDocument | TransitionRefused:
-            if document.claim is not None and document.claim.id == claim:
-                return TransitionRefused("it runs")
-            return confirm(document)
-
-        (answer,) = await self.writer.write([ProposedWrite(job, fence, already_applied=lambda _document: False)])
-        return isinstance(answer, WriteApplied | JobMissing)
 
     # -- administration --------------------------------------------------------------------------------------------
 
@@ -252,6 +241,18 @@ class LicenceSeats(WriteListener):
             raise Transient(f"seats of {name} are in use; set it to 0 seats and remove it later")
         self._copy.pop(name, None)
         return True
+
+
+async def attempt_is_over(writer: Writer, claim: str, job: str) -> bool:
+    """Whether an attempt certainly does not run, and never will: a claim of it that is still under way fails after this."""
+
+    def fence(document: JobDocument) -> JobDocument | TransitionRefused:
+        if document.claim is not None and document.claim.id == claim:
+            return TransitionRefused("it runs")
+        return confirm(document)
+
+    (answer,) = await writer.write([ProposedWrite(job, fence, already_applied=lambda _document: False)])
+    return isinstance(answer, WriteApplied | JobMissing)
 
 
 def document_name(name: str) -> str:
