@@ -220,6 +220,19 @@ _TABLE: dict[str, dict[str, str | Group | FormatGroup]] = {
                 "remove": "fleet.licences:remove_licence",
             },
         ),
+        "quotas": Group(
+            "Limit what owners and teams use at once, and share fairly.",
+            {
+                "list": "fleet.quotas:list_quotas",
+                "set": "fleet.quotas:set_quota",
+                "remove": "fleet.quotas:remove_quota",
+                "teams": "fleet.quotas:list_teams",
+                "join": "fleet.quotas:join_team",
+                "leave": "fleet.quotas:leave_team",
+                "shares": "fleet.quotas:list_shares",
+                "fair-share": "fleet.quotas:fair_share",
+            },
+        ),
         "sites": Group(
             "Show the sites that start pilots.",
             {"list": "fleet.sites:list_sites", "show": "fleet.sites:show"},

@@ -54,7 +54,7 @@ from forestay.apps.server.pages.site_notice import SiteNotice
 from forestay.apps.server.peers import peer_routes, peering_routes
 from forestay.apps.server.pilots import checkpoint_routes, enrolment_routes, fleet_routes, pilot_routes
 from forestay.apps.server.rules import late_bound_routes, playbook_routes, replay_routes, rule_check_routes, rule_routes
-from forestay.apps.server.scheduling import licence_routes
+from forestay.apps.server.scheduling import licence_routes, quota_routes
 from forestay.apps.server.scheduling import routes as host_routes
 from forestay.apps.server.sites import routes as site_routes
 from forestay.ports.errors import Permanent
@@ -93,6 +93,7 @@ ROUTERS = (
     fleet_routes.router,
     host_routes.router,
     licence_routes.router,
+    quota_routes.router,
     site_routes.router,
     peer_routes.router,
     peering_routes.router,

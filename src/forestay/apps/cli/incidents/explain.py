@@ -125,6 +125,8 @@ def told(job: Job, incidents: list[IncidentWhole], paint: Callable[..., str]) ->
             if failed
             else "Nothing went wrong with it, as far as is known."
         )
+    if waiting := job.get("waiting"):
+        yield neutral.line(f"It waits: {waiting}.")
     for incident in incidents:
         yield ""
         yield from _incident(incident, paint)

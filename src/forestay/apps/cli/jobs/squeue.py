@@ -113,11 +113,17 @@ def reason(job: Job, now: datetime) -> str:
     return "None"
 
 
+_QUOTA = re.compile(r"quota of (\w+) (\S+): (?:(\d+) of (\d+) )?")
+
+
 def waits_for(job: Job) -> str:
     """Why no pilot gets a job although slots may be free, in one word."""
     waiting = str(job.get("waiting") or "")
     if waiting.startswith("no pilot satisfies"):
         return "NoPilotSatisfies"
+    if over := _QUOTA.match(waiting):
+        kind, name, used, most = over.groups()
+        return f"Quota:{kind}:{name}" + (f":{used}/{most}" if used else "")
     return "Licenses" if waiting else ""
 
 

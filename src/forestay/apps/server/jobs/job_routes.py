@@ -132,9 +132,13 @@ async def read(context: TheDesk, who: Viewer, job: str) -> Response:
 
 
 async def _waiting(context: RequestContext, stored: Stored) -> dict[str, str]:
-    """Why no pilot gets a job although slots are free: its requirements or licences."""
+    """Why no pilot gets a job although slots are free: its requirements, licences or quotas."""
     document = stored.document
-    if document.state is not State.AVAILABLE or not document.extra:
+    if document.state is not State.AVAILABLE:
+        return {}
+    if over := context.services.quotas.missing(document):
+        return {"waiting": over}
+    if not document.extra:
         return {}
     if required := await context.services.requirements.unsatisfied(document):
         return {"waiting": f"no pilot satisfies {required}"}
