@@ -20,7 +20,7 @@ def test_nothing_is_shared() -> None:
     assert tally.started > SCHEDULES
 
 
-@pytest.mark.parametrize(("world", "words"), [(SeatWorld, "seats"), (QuotaWorld, "quota")])
+@pytest.mark.parametrize(("world", "words"), [(SeatWorld, "seats"), (QuotaWorld, "quota|without an entry")])
 def test_a_sweep_without_its_fence_is_found(world: type[SeatWorld], words: str) -> None:
     def unfenced(document: JobDocument) -> JobDocument:
         return document

@@ -32,7 +32,7 @@ from forestay.domain.scheduling.quota import (
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import PortError
-from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored, Version, Written
 from forestay.services.scheduling.licence_seats import WantedSeats, attempt_is_over
 from forestay.services.scheduling.quota_policies import QuotaPolicies
 from forestay.services.shared.background_tasks import BackgroundTasks
@@ -173,23 +173,54 @@ class QuotaLedgers(WriteListener):
                 await self.policies.refresh()
         except PortError:
             return frozenset()
-        charges: dict[_Key, tuple[QuotaLimits, list[QuotaCharge]]] = {}
+        asked: dict[_Key, tuple[QuotaLimits, list[QuotaCharge]]] = {}
         for claim, document in wanted:
             for subject, limits in self._limited(document.tenant, document.owner):
-                _, of_subject = charges.setdefault((document.tenant, subject), (limits, []))
-                of_subject.append(QuotaCharge(claim, document.id, use_of(document.resources)))
+                _, charges = asked.setdefault((document.tenant, subject), (limits, []))
+                charges.append(QuotaCharge(claim, document.id, use_of(document.resources)))
         granted = {want.claim for want in wanted}
         entered: dict[_Key, frozenset[str]] = {}
-        for key in sorted(charges):
-            limits, of_subject = charges[key]
-            asking = [one_charge for one_charge in of_subject if one_charge.claim in granted]
-            entered[key] = await self._take(key, asking, limits)
-            granted -= {one_charge.claim for one_charge in asking} - entered[key]
+        if asked:
+            try:
+                stored = await self.documents.get([document_name(*key) for key in asked])
+            except PortError:
+                return frozenset()
+            entered = await self._take_all(asked, stored, granted)
         self.denied += len(wanted) - len(granted)
         for key, claims in entered.items():
             if lost := claims - granted:
                 await self._discharge(key, set(lost))
         return frozenset(granted)
+
+    async def _take_all(
+        self,
+        asked: Mapping[_Key, tuple[QuotaLimits, Sequence[QuotaCharge]]],
+        stored: Mapping[str, StoredDocument],
+        granted: set[str],
+    ) -> dict[_Key, frozenset[str]]:
+        """Enter attempts in all their ledgers, in one write; what another server changed meanwhile, one by one. Removes from `granted` what is not entered everywhere."""
+        entered: dict[_Key, frozenset[str]] = {}
+        writes: list[tuple[_Key, QuotaLedger, Version | None]] = []
+        for key in sorted(asked):
+            limits, charges = asked[key]
+            found = stored.get(document_name(*key))
+            before = (ledger_from(found) if found is not None else None) or QuotaLedger(*key)
+            asking = [one_charge for one_charge in charges if one_charge.claim in granted]
+            after, entered[key] = charge(before, asking, limits, self.clock.now())
+            self._used[key] = after.used
+            granted -= {one_charge.claim for one_charge in asking} - entered[key]
+            if after is not before:
+                writes.append((key, after, found.version if found is not None else None))
+        puts = [(document_of(after), version) for _, after, version in writes]
+        results = await self.documents.put(puts) if puts else ()
+        for (key, _, _), result in zip(writes, results, strict=True):
+            if not isinstance(result, Written):
+                limits, charges = asked[key]
+                asking = [one_charge for one_charge in charges if one_charge.claim in entered[key]]
+                again = await self._take(key, asking, limits)
+                granted -= entered[key] - again
+                entered[key] = again
+        return entered
 
     async def _take(self, key: _Key, charges: Sequence[QuotaCharge], limits: QuotaLimits) -> frozenset[str]:
         def change(stored: StoredDocument | None) -> tuple[Document | None, frozenset[str]]:
