@@ -197,7 +197,7 @@ class ServerComponents:
         self.enrolments = PilotEnrolment(components.documents, clock, components.ids)
         self.sites = SiteRegistry(components.documents, clock)
         self.launches = PilotLaunches(components.documents, clock)
-        self.demand = DemandMeter(store, components.pilots, self.launches, self.sites, clock)
+        self.demand = DemandMeter(store, components.pilots, self.launches, self.sites, clock, room=self.quotas.room)
         self.links = PeerLinks(components.documents, store, clock)
         self.peer_calls = HttpxPeerCalls(
             components.peers.tokens, components.peer_hosts, peer_certificates(components.settings)

@@ -89,6 +89,15 @@ class QuotaLimits:
                 return name
         return ""
 
+    def room(self, used: QuotaUse, need: QuotaUse) -> int | None:
+        """How many attempts with the same need fit into what is left; None: any number."""
+        left = (
+            max(0, most - now) // more
+            for most, now, more in zip((self.jobs, self.cpus, self.gpus), used, need, strict=True)
+            if most is not None and more
+        )
+        return min(left, default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class QuotaPolicy:

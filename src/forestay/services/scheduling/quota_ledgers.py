@@ -113,6 +113,15 @@ class QuotaLedgers(WriteListener):
         tenant = lane.tenant.partition(">")[0]
         return self._lacks(tenant, lane.owner, use_of(least_of_class(lane.resource_class)))
 
+    def room(self, lane: QueueLane) -> int | None:
+        """How many more jobs of a lane may run now, according to the copy; None: any number."""
+        need = use_of(least_of_class(lane.resource_class))
+        rooms = (
+            limits.room(self._used.get((lane.tenant, subject), QuotaUse()), need)
+            for subject, limits in self._limited(lane.tenant, lane.owner)
+        )
+        return min((room for room in rooms if room is not None), default=None)
+
     def missing(self, document: JobDocument) -> str:
         """The quota that a job waits for, as text; empty for none."""
         for subject, limits in self._limited(document.tenant, document.owner):

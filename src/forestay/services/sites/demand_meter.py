@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from forestay.domain.jobs.job_document import JobDocument, State, lane_named
+from forestay.domain.jobs.job_document import JobDocument, QueueLane, State, lane_named
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.pilots.pilot import newest_heartbeats
 from forestay.domain.sites.fleet import PilotCount, PilotSize, size_and_owner, size_for
@@ -91,6 +91,8 @@ class DemandMeter:
     clock: Clock
     may_run: Callable[[JobDocument, str], bool] = lambda _job, _site: True
     """Whether a job may run at a site."""
+    room: Callable[[QueueLane], int | None] = lambda _lane: None
+    """How many more jobs of a queue lane may run now; None: any number."""
     _queues: dict[str, _Queue] = field(default_factory=dict)
     _counted: dict[tuple[str, str], _Counted] = field(default_factory=dict)
     """The pilots of sites, for the others."""
@@ -152,6 +154,10 @@ class DemandMeter:
             lane = lane_named(text)
             if lane.tenant != tenant:
                 continue  # for a downstream: no pilot may claim them
+            room = self.room(lane)
+            many = many if room is None else min(many, room)
+            if not many:
+                continue  # they wait for a quota: a pilot would wait with them
             tasks[lane.resource_class] = tasks.get(lane.resource_class, 0) + many
             of_class = owners.setdefault(lane.resource_class, {})
             of_class[lane.owner] = of_class.get(lane.owner, 0) + many

@@ -62,6 +62,14 @@ def test_what_a_job_does_not_need_is_not_lacking() -> None:
     assert limits.lacking(QuotaUse(), use_of(Resources(gpus=1))) == "gpus"
 
 
+def test_the_room_is_what_still_fits() -> None:
+    limits = QuotaLimits(jobs=40, cpus=100, gpus=2)
+    assert limits.room(QuotaUse(30, 60, 0), QuotaUse(1, 8, 0)) == 5
+    assert limits.room(QuotaUse(38, 60, 0), QuotaUse(1, 8, 0)) == 2
+    assert limits.room(QuotaUse(50, 60, 5), QuotaUse(1, 8, 1)) == 0
+    assert QuotaLimits().room(QuotaUse(50, 60, 5), QuotaUse(1, 8, 1)) is None
+
+
 def test_the_reason_names_the_quota_and_what_is_used() -> None:
     limits = QuotaLimits(jobs=40, cpus=400, gpus=2)
     used, small = QuotaUse(40, 399, 1), use_of(Resources(cpus=2))

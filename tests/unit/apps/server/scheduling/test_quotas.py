@@ -66,6 +66,17 @@ async def test_the_fair_share_is_turned_on_and_off(server: RunningServer, tenant
     assert (await operator.get("/v1/quotas")).json()["half_life"] == 0
 
 
+async def test_a_site_is_asked_for_no_more_pilots_than_a_quota_leaves_jobs_for(
+    server: RunningServer, tenant: str
+) -> None:
+    operator = server.person("operator", tenant=tenant)
+    assert (await operator.put("/v1/quotas/owner/ada", json={"cpus": 4})).status_code == 200
+    await submit(operator, *[{}] * 3, resources={"cpus": 2})
+    await server.refresh()
+    (group,) = (await operator.get("/v1/sites/hall/demand")).json()["groups"]
+    assert group["tasks"] == 2
+
+
 async def _used(client: httpx.AsyncClient, name: str) -> dict[str, Any]:
     quotas = (await client.get("/v1/quotas")).json()["quotas"]
     (quota,) = [known for known in quotas if known["name"] == name]
