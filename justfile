@@ -162,7 +162,7 @@ servers-up:
 servers-down:
     scripts/servers stop
 
-# Random schedules in which nothing may be shared: devices of a host, seats of licences.
+# Random schedules in which nothing may be shared: devices of a host, seats of licences, quotas.
 exclusive *args:
     uv run python -m tests.system.simulation.exclusive {{ args }}
 

@@ -183,6 +183,7 @@ class FakeApi:
     troubles: list[Trouble] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     sizes: dict[str, Any] = field(default_factory=lambda: {"tasks": [], "read": 0, "whole": True})
+    quotas: dict[str, Any] = field(default_factory=lambda: {"quotas": [], "members": [], "half_life": 0, "shares": []})
     keys: dict[str, tuple[Any, list[str]]] = field(default_factory=dict)
     runs: FakeRuns = field(default_factory=FakeRuns)
     refuse: str = ""
@@ -250,6 +251,12 @@ class FakeApi:
                 gone = [peer for peer in self.peers if peer["peer"] == name]
                 self.peers = [peer for peer in self.peers if peer not in gone]
                 return (200, {}) if gone else (404, f"there is no peer {name}")
+            case ("GET", ["quotas"]):
+                return 200, self.quotas
+            case ("PUT", ["quotas", *subject]):
+                return 200, {"kind": subject[0], "name": subject[-1].replace("%2A", "*"), **asked.body}
+            case ("DELETE", ["quotas", *_]):
+                return 200, {}
             case ("GET", ["safeguards"]):
                 return 200, self.safeguards
             case ("POST", ["safeguards", "groups"]):

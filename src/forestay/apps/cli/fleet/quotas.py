@@ -164,7 +164,7 @@ def fair_share(
         typer.Argument(metavar="HALF-LIFE", help="The time after which past use counts half, such as 7d; or 'off'."),
     ],
 ) -> int:
-    """Serve owners and teams by their shares and by what they used; or, with 'off', in turn.
+    """Serve owners by shares and past use, or in turn. Teams are compared first, then the owners in a team.
 
     forestay quotas fair-share 7d
     """
