@@ -378,9 +378,8 @@ class QuotaWorld(SeatWorld):
     async def adopt(self, server: SeatServer) -> None:
         assert isinstance(server.seats, QuotaLedgers)
         await server.seats.policies.refresh()
-        await server.seats.refresh()
         with suppress(PortError):
-            await server.seats.adopt()
+            await server.seats.put_in_order()
 
     def check(self, *, settled: bool = False) -> None:
         running = [document for document in self.jobs.documents() if document.state is State.RUNNING]

@@ -8,7 +8,7 @@ was set or by a server of an older release, is entered by comparing the number o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -83,6 +83,9 @@ class QuotaLedgers(WriteListener):
     """Running attempts that were entered after their claim."""
     _used: dict[_Key, QuotaUse] = field(default_factory=dict)
     """What each ledger said last."""
+    _read_at: dict[_Key, float] = field(default_factory=dict)
+    _blocked: set[_Key] = field(default_factory=set)
+    """The ledgers that kept jobs waiting since they were read."""
     _reserved: dict[_Key, QuotaUse] = field(default_factory=dict)
     """What is chosen here and not yet entered."""
     _leaving: dict[_Key, set[str]] = field(default_factory=dict)
@@ -122,8 +125,16 @@ class QuotaLedgers(WriteListener):
         )
         return min((room for room in rooms if room is not None), default=None)
 
+    async def waits_for(self, document: JobDocument) -> str:
+        """The quota that a job waits for, as text, as of this second; empty for none."""
+        now = self.clock.monotonic()
+        keys = [(document.tenant, subject) for subject, _ in self._limited(document.tenant, document.owner)]
+        if old := [key for key in keys if now - self._read_at.get(key, -1e9) >= self.every]:
+            await self._read(old)
+        return self.missing(document)
+
     def missing(self, document: JobDocument) -> str:
-        """The quota that a job waits for, as text; empty for none."""
+        """The same, according to the copy."""
         for subject, limits in self._limited(document.tenant, document.owner):
             used = self._used.get((document.tenant, subject), QuotaUse())
             if words := why_waiting(subject, limits, used, use_of(document.resources)):
@@ -140,6 +151,7 @@ class QuotaLedgers(WriteListener):
             if reserved := self._reserved.get(key):
                 used = used.plus(reserved)
             if limits.lacking(used, need):
+                self._blocked.add(key)
                 return True
         return False
 
@@ -167,10 +179,21 @@ class QuotaLedgers(WriteListener):
             await asyncio.sleep(self.every)
 
     async def refresh(self) -> None:
-        """Read all ledgers."""
-        found = [ledger for _, ledger in await self._ledgers()]
-        before, self._used = self._used, {(ledger.tenant, ledger.subject): ledger.used for ledger in found}
-        if any(max(used.minus(self._used.get(key, QuotaUse()))) > 0 for key, used in before.items()):
+        """Read the ledgers that kept jobs waiting since the last time. Others are read when attempts are entered."""
+        blocked, self._blocked = self._blocked, set()
+        if blocked:
+            await self._read(blocked)
+
+    async def _read(self, keys: Collection[_Key]) -> None:
+        stored = await self.documents.get([document_name(*key) for key in keys])
+        more = False
+        for key in keys:
+            found = stored.get(document_name(*key))
+            ledger = ledger_from(found) if found is not None else None
+            used = ledger.used if ledger is not None else QuotaUse()
+            more |= max(self._used.get(key, QuotaUse()).minus(used)) > 0
+            self._used[key], self._read_at[key] = used, self.clock.monotonic()
+        if more:
             self.changed()
 
     # -- entering and removing ---------------------------------------------------------------------------------
@@ -308,6 +331,9 @@ class QuotaLedgers(WriteListener):
 
     async def put_in_order(self) -> None:
         """Enter what runs without an entry, and remove entries that do not run: where the numbers differ, and now and then everywhere."""
+        self._used = {(ledger.tenant, ledger.subject): ledger.used for _, ledger in await self._ledgers()}
+        self._read_at.clear()
+        self.changed()
         running = await self._running()
         await self._adopt_missing(running)
         counts = {key: sum(owners.values()) for key, owners in running.items()}
@@ -350,7 +376,7 @@ class QuotaLedgers(WriteListener):
         return without
 
     async def adopt(self) -> None:
-        """Enter running attempts that were claimed without an entry, also beyond a limit."""
+        """Enter running attempts that were claimed without an entry, also beyond a limit. For a policy that was just changed."""
         await self._adopt_missing(await self._running())
 
     async def _running(self) -> dict[_Key, dict[str, int]]:

@@ -125,7 +125,7 @@ async def test_no_more_jobs_run_than_the_quota_allows_and_others_pass(tmp_path: 
         got = await desk.drain(6)
         assert Counter(document.owner for document in got) == {"ada": 3, "bob": 3}
         waiting = next(document for document in jobs if document.id not in {known.id for known in got})
-        assert desk.quotas.missing(waiting) == "quota of owner ada: 3 of 3 running jobs"
+        assert await desk.quotas.waits_for(waiting) == "quota of owner ada: 3 of 3 running jobs"
         await desk.end(next(document for document in got if document.owner == "ada"))
         assert [document.owner for document in await desk.take()] == ["ada"]
         assert await desk.used() == {"owner:ada": QuotaUse(3, 3, 0)}
@@ -170,7 +170,7 @@ async def test_a_claim_of_a_server_that_does_not_know_quotas_is_entered_later(tm
         assert isinstance(claimed, JobDocument)
         known = (await desk.store.get([document.id]))[document.id]
         await desk.store.write([DocumentChange(claimed, known.version)])
-        await desk.quotas.adopt()
+        await desk.quotas.put_in_order()
         assert await desk.used() == {"owner:ada": QuotaUse(1, 1, 0)}
         assert desk.quotas.adopted == 1
 

@@ -136,7 +136,7 @@ async def _waiting(context: RequestContext, stored: Stored) -> dict[str, str]:
     document = stored.document
     if document.state is not State.AVAILABLE:
         return {}
-    if over := context.services.quotas.missing(document):
+    if over := await context.services.quotas.waits_for(document):
         return {"waiting": over}
     if not document.extra:
         return {}
