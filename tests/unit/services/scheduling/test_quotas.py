@@ -19,7 +19,7 @@ from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.domain.scheduling.quota import QuotaKind, QuotaLimits, QuotaPolicy, QuotaSubject, QuotaUse
-from forestay.ports.jobs.job_store import DocumentChange
+from forestay.ports.jobs.job_store import DocumentChange, Stored
 from forestay.services.scheduling import quota_ledgers
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
@@ -29,7 +29,7 @@ from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
 from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.quota_policies import KIND as POLICIES
 from forestay.services.scheduling.quota_policies import QuotaPolicies
-from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite
+from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteListener
 
 ADA, PHYSICS = QuotaSubject(QuotaKind.OWNER, "ada"), QuotaSubject(QuotaKind.TEAM, "physics")
 EACH = QuotaSubject(QuotaKind.OWNER, "*")
@@ -83,10 +83,8 @@ class Desk(NamedTuple):
 
 
 @asynccontextmanager
-async def desk_with(folder: Path, jobs: list[JobDocument], policy: QuotaPolicy | None = None) -> AsyncIterator[Desk]:
-    store = SqlJobStore(f"sqlite:///{folder / 'jobs.db'}")
-    await store.open()
-    await store.write([DocumentChange(document, None) for document in jobs])
+async def desk_on(store: SqlJobStore, policy: QuotaPolicy | None = None) -> AsyncIterator[Desk]:
+    """One server."""
     writer, clock, signal = CheckedWriter(store), SystemClock(), CandidateSignal()
     documents = SqlDocumentStore(store.database)
     policies = QuotaPolicies(documents)
@@ -99,6 +97,7 @@ async def desk_with(folder: Path, jobs: list[JobDocument], policy: QuotaPolicy |
     claims = ClaimDispatcher(
         store, writer, clock, RandomIds(), signal=signal, seats=seats, quotas=quotas, shares=shares
     )
+    writer.listeners.append(claims)
     claims.assign_hash_slots(frozenset(range(SLOTS)))
     loops = (claims.run(), quotas.run(), shares.run(), seats.run())
     running = [asyncio.create_task(loop) for loop in loops]
@@ -108,6 +107,17 @@ async def desk_with(folder: Path, jobs: list[JobDocument], policy: QuotaPolicy |
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def desk_with(folder: Path, jobs: list[JobDocument], policy: QuotaPolicy | None = None) -> AsyncIterator[Desk]:
+    store = SqlJobStore(f"sqlite:///{folder / 'jobs.db'}")
+    await store.open()
+    await store.write([DocumentChange(document, None) for document in jobs])
+    try:
+        async with desk_on(store, policy) as desk:
+            yield desk
+    finally:
         await store.close()
 
 
@@ -260,3 +270,42 @@ async def test_who_used_less_recently_is_served_first(tmp_path: Path) -> None:
         await until(read)
         got = Counter([document.owner for _ in range(16) for document in await desk.take()])
         assert 6 <= got["bob"] - got["ada"] <= 10, "from then on they take turns"
+
+
+class Running(WriteListener):
+    """Counts what runs, as acknowledged by the store."""
+
+    def __init__(self) -> None:
+        self.cores: dict[str, int] = {}
+        self.most = 0
+
+    def notice(self, stored: Stored) -> None:
+        document = stored.document
+        self.cores[document.id] = document.resources.cpus if document.claim is not None else 0
+        self.most = max(self.most, sum(self.cores.values()))
+
+
+async def test_two_servers_together_never_exceed_a_quota_and_run_everything(tmp_path: Path) -> None:
+    jobs = [job(owner, cpus=cpus) for owner in ("ada", "bob") for cpus in (1, 2, 3) for _ in range(10)]
+    policy = QuotaPolicy({PHYSICS: QuotaLimits(cpus=7)}, {"ada": "physics", "bob": "physics"})
+    running, done = Running(), list[str]()
+    async with desk_with(tmp_path, jobs, policy) as first, desk_on(first.store) as second:
+        for desk in (first, second):
+            desk.writer.listeners.insert(0, running)
+
+        async def pilot(desk: Desk) -> None:
+            while len(done) < len(jobs):
+                for document in await desk.take(wait=0.5):
+                    await asyncio.sleep(0)
+                    await desk.end(document)
+                    done.append(document.id)
+
+        async with asyncio.timeout(120):
+            await asyncio.gather(*(pilot(desk) for desk in (first, second) for _ in range(6)))
+        assert sorted(done) == sorted(document.id for document in jobs)
+        assert 3 <= running.most <= 7
+
+        async def unused() -> bool:
+            return (await first.used())["team:physics"] == QuotaUse()
+
+        await until(unused)
