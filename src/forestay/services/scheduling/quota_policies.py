@@ -15,6 +15,8 @@ from forestay.ports.errors import Conflict
 from forestay.services.shared.document_update import update_document
 
 KIND = "quota-policy"
+MAX_CACHED = 10_000
+"""Owners whose quotas are kept at hand: they are looked up for every candidate."""
 
 
 @dataclass(slots=True)
@@ -26,24 +28,36 @@ class QuotaPolicies:
     """Whether the policies were read at all."""
     policies: Mapping[str, QuotaPolicy] = field(default_factory=dict)
     """By tenant; tenants without a policy are left out."""
+    _limited: dict[tuple[str, str], tuple[tuple[QuotaSubject, QuotaLimits], ...]] = field(default_factory=dict)
 
     def of(self, tenant: str) -> QuotaPolicy | None:
         return self.policies.get(tenant)
 
     def limited(self, tenant: str, owner: str) -> tuple[tuple[QuotaSubject, QuotaLimits], ...]:
         """The quotas that the jobs of an owner count in."""
-        policy = self.policies.get(tenant)
-        return policy.limited(owner) if policy is not None else ()
+        key = tenant, owner
+        known = self._limited.get(key)
+        if known is None:
+            policy = self.policies.get(tenant)
+            known = policy.limited(owner) if policy is not None else ()
+            if len(self._limited) >= MAX_CACHED:
+                self._limited.clear()
+            self._limited[key] = known
+        return known
+
+    def _set(self, policies: Mapping[str, QuotaPolicy]) -> None:
+        self.policies = policies
+        self._limited.clear()
 
     async def refresh(self) -> bool:
         """Read all policies; returns whether one has changed."""
         before, was_known = self.policies, self.known
         stored = await self.documents.find(KIND)
-        self.policies = {
-            policy.document.tenant: found for policy in stored if not (found := _policy_from(policy)).empty
-        }
+        policies = {policy.document.tenant: found for policy in stored if not (found := _policy_from(policy)).empty}
         self.known = True
-        return self.policies != before or not was_known
+        if policies != before:
+            self._set(policies)
+        return self.policies is not before or not was_known
 
     async def read(self, tenant: str) -> QuotaPolicy:
         """The policy of one tenant, read now."""
@@ -68,9 +82,8 @@ class QuotaPolicies:
             stored = (await self.documents.get([name])).get(name)
             if stored is not None and _policy_from(stored).empty:
                 await self.documents.remove([stored])
-        self.policies = {known: policy for known, policy in self.policies.items() if known != tenant} | (
-            {} if after.empty else {tenant: after}
-        )
+        others = {known: policy for known, policy in self.policies.items() if known != tenant}
+        self._set(others if after.empty else {**others, tenant: after})
         return after
 
 
