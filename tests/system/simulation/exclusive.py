@@ -342,6 +342,8 @@ class QuotaWorld(SeatWorld):
             server.writer,
             StillClock(),
             QuotaPolicies(documents),
+            server=server.name,
+            alone=lambda: False,
             _background=server.background,
         )
 
@@ -380,6 +382,9 @@ class QuotaWorld(SeatWorld):
         await server.seats.policies.refresh()
         with suppress(PortError):
             await server.seats.put_in_order()
+            for document in self.jobs.documents():
+                server.seats.exhausted(document)
+            await server.seats.refresh()
 
     def check(self, *, settled: bool = False) -> None:
         running = [document for document in self.jobs.documents() if document.state is State.RUNNING]

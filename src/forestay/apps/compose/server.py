@@ -112,7 +112,16 @@ class ServerComponents:
         self.requirements = RequirementMatcher(CelRequirements(), components.pilots, clock)
         self.seats = LicenceSeats(components.documents, writer, clock, changed=candidates.look_anew)
         policies = QuotaPolicies(components.documents)
-        self.quotas = QuotaLedgers(components.documents, store, writer, clock, policies, changed=candidates.wake)
+        self.quotas = QuotaLedgers(
+            components.documents,
+            store,
+            writer,
+            clock,
+            policies,
+            server=self.name,
+            alone=lambda: len(self.heartbeats.alive) <= 1,
+            changed=candidates.wake,
+        )
         self.shares = FairShares(components.documents, store, clock, policies)
         self.claims = ClaimDispatcher(
             store,

@@ -215,6 +215,8 @@ class QuotaLedger:
     holders: Mapping[str, QuotaHolder] = field(default_factory=dict)
     changed: int = 0
     """When it was last written, in milliseconds since 1970."""
+    asking: Mapping[str, int] = field(default_factory=dict)
+    """The servers whose jobs wait for it, and when each said so."""
 
     @property
     def used(self) -> QuotaUse:
@@ -251,6 +253,21 @@ def discharge(ledger: QuotaLedger, claims: Collection[str], now: int) -> QuotaLe
         return ledger
     left = {claim: holder for claim, holder in ledger.holders.items() if claim not in claims}
     return replace(ledger, holders=left, changed=now)
+
+
+ASKED_FOR = 15_000
+"""Milliseconds for which a server's jobs count as waiting after it said so."""
+
+
+def ask(ledger: QuotaLedger, server: str, now: int) -> QuotaLedger:
+    """The ledger with a server whose jobs wait for it."""
+    others = {name: at for name, at in ledger.asking.items() if abs(now - at) < ASKED_FOR}
+    return replace(ledger, asking={**others, server: now})
+
+
+def others_ask(ledger: QuotaLedger, server: str, now: int) -> bool:
+    """Whether jobs of another server wait for it."""
+    return any(name != server and abs(now - at) < ASKED_FOR for name, at in ledger.asking.items())
 
 
 def why_waiting(subject: QuotaSubject, limits: QuotaLimits, used: QuotaUse, need: QuotaUse) -> str:

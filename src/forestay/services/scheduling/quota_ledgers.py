@@ -24,8 +24,10 @@ from forestay.domain.scheduling.quota import (
     QuotaPolicy,
     QuotaSubject,
     QuotaUse,
+    ask,
     charge,
     discharge,
+    others_ask,
     use_of,
     why_waiting,
 )
@@ -49,6 +51,10 @@ SWEEP_AFTER_CHANGE = 3.0
 """Seconds after a change of a policy: by then every server knows it, and has written what it claimed before."""
 LOOK_FOR_LEFT = 3600.0
 """How often a domain without quotas looks for ledgers to remove, in seconds."""
+ASK_EVERY = 5.0
+"""Seconds between two notes in a ledger that jobs of this server wait for it."""
+YIELD_EVERY = 10.0
+"""Seconds between two times at which a server leaves what became free to others."""
 THOROUGH = 20
 """In one of so many rounds every entry is checked, also where its number is right."""
 PAGE = 500
@@ -72,6 +78,9 @@ class QuotaLedgers(WriteListener):
     writer: Writer
     clock: Clock
     policies: QuotaPolicies
+    server: str = ""
+    alone: Callable[[], bool] = lambda: True
+    """Whether there is no other server."""
     every: float = 1.0
     changed: Callable[[], None] = lambda: None
     """Called when a part of a quota became free."""
@@ -86,6 +95,9 @@ class QuotaLedgers(WriteListener):
     _read_at: dict[_Key, float] = field(default_factory=dict)
     _blocked: set[_Key] = field(default_factory=set)
     """The ledgers that kept jobs waiting since they were read."""
+    _asked_at: dict[_Key, float] = field(default_factory=dict)
+    _yielding: dict[_Key, float] = field(default_factory=dict)
+    """Since when what became free is left to others."""
     _reserved: dict[_Key, QuotaUse] = field(default_factory=dict)
     """What is chosen here and not yet entered."""
     _leaving: dict[_Key, set[str]] = field(default_factory=dict)
@@ -150,10 +162,15 @@ class QuotaLedgers(WriteListener):
             used = self._used.get(key, QuotaUse())
             if reserved := self._reserved.get(key):
                 used = used.plus(reserved)
-            if limits.lacking(used, need):
+            if limits.lacking(used, need) or self._yields(key):
                 self._blocked.add(key)
                 return True
         return False
+
+    def _yields(self, key: _Key) -> bool:
+        """Whether a ledger is left to other servers for a moment. They see what became free here up to a second later: they would never get any."""
+        since = self._yielding.get(key) if self._yielding else None
+        return since is not None and self.clock.monotonic() - since < 1.5 * self.every
 
     def reserve(self, document: JobDocument) -> None:
         """Count a job that was chosen here until it is entered: a bulk must not choose more than can be entered."""
@@ -164,37 +181,58 @@ class QuotaLedgers(WriteListener):
     async def run(self) -> None:
         """Keep the copy fresh, and the ledgers in order."""
         self._sweep_at = self.clock.monotonic() + SWEEP_EVERY
-        while True:
-            with suppress(PortError):  # nothing can be claimed at such times either
-                if await self.policies.refresh():
-                    self._reserved.clear()  # what counts where may be different now
-                    self._sweep_at = min(self._sweep_at, self.clock.monotonic() + SWEEP_AFTER_CHANGE)
-                    self.changed()
-                if self.policies.policies:
-                    await self.refresh()
-                if self.clock.monotonic() >= self._sweep_at:
-                    await self.put_in_order()
-                    wait = SWEEP_EVERY if self.policies.policies else LOOK_FOR_LEFT
-                    self._sweep_at = self.clock.monotonic() + wait
-            await asyncio.sleep(self.every)
+        try:
+            while True:
+                with suppress(PortError):  # nothing can be claimed at such times either
+                    await self._look()
+                await asyncio.sleep(self.every)
+        finally:
+            self._background.stop()
+
+    async def _look(self) -> None:
+        if await self.policies.refresh():
+            self._reserved.clear()  # what counts where may be different now
+            self._sweep_at = min(self._sweep_at, self.clock.monotonic() + SWEEP_AFTER_CHANGE)
+            self.changed()
+        if self.policies.policies:
+            await self.refresh()
+        if self.clock.monotonic() >= self._sweep_at:
+            await self.put_in_order()
+            wait = SWEEP_EVERY if self.policies.policies else LOOK_FOR_LEFT
+            self._sweep_at = self.clock.monotonic() + wait
 
     async def refresh(self) -> None:
         """Read the ledgers that kept jobs waiting since the last time. Others are read when attempts are entered."""
         blocked, self._blocked = self._blocked, set()
         if blocked:
-            await self._read(blocked)
+            freed = await self._read(blocked)
+            now = self.clock.monotonic()
+            for key in () if self.alone() else sorted(blocked - freed):
+                if now - self._asked_at.get(key, -1e9) >= ASK_EVERY:
+                    self._asked_at[key] = now
+                    await self._ask(key)
 
-    async def _read(self, keys: Collection[_Key]) -> None:
+    async def _ask(self, key: _Key) -> None:
+        def change(stored: StoredDocument | None) -> tuple[Document | None, None]:
+            ledger = ledger_from(stored) if stored is not None else None
+            return (document_of(ask(ledger, self.server, self.clock.now())) if ledger is not None else None), None
+
+        await update_document(self.documents, document_name(*key), change, unsure=f"quota of {key[1]}")
+
+    async def _read(self, keys: Collection[_Key]) -> frozenset[_Key]:
+        """Read ledgers; returns those of which more is free than before."""
         stored = await self.documents.get([document_name(*key) for key in keys])
-        more = False
+        freed = set[_Key]()
         for key in keys:
             found = stored.get(document_name(*key))
             ledger = ledger_from(found) if found is not None else None
             used = ledger.used if ledger is not None else QuotaUse()
-            more |= max(self._used.get(key, QuotaUse()).minus(used)) > 0
+            if max(self._used.get(key, QuotaUse()).minus(used)) > 0:
+                freed.add(key)
             self._used[key], self._read_at[key] = used, self.clock.monotonic()
-        if more:
+        if freed:
             self.changed()
+        return frozenset(freed)
 
     # -- entering and removing ---------------------------------------------------------------------------------
 
@@ -321,11 +359,19 @@ class QuotaLedgers(WriteListener):
                 return None, False
             after = discharge(before, claims, self.clock.now())
             self._used[key] = after.used
-            return (None, False) if after is before else (document_of(after), True)
+            if after is before:
+                return None, False
+            self._yield(after, key)
+            return document_of(after), True
 
         with suppress(PortError):  # they are swept
             if await update_document(self.documents, document_name(*key), change, unsure=f"quota of {key[1]}"):
                 self.changed()
+
+    def _yield(self, ledger: QuotaLedger, key: _Key) -> None:
+        now = self.clock.monotonic()
+        if others_ask(ledger, self.server, self.clock.now()) and now - self._yielding.get(key, -1e9) >= YIELD_EVERY:
+            self._yielding[key] = now
 
     # -- what is not in order ------------------------------------------------------------------------------------
 
@@ -333,6 +379,9 @@ class QuotaLedgers(WriteListener):
         """Enter what runs without an entry, and remove entries that do not run: where the numbers differ, and now and then everywhere."""
         self._used = {(ledger.tenant, ledger.subject): ledger.used for _, ledger in await self._ledgers()}
         self._read_at.clear()
+        now = self.clock.monotonic()
+        self._yielding = {key: at for key, at in self._yielding.items() if now - at < YIELD_EVERY}
+        self._asked_at = {key: at for key, at in self._asked_at.items() if now - at < ASK_EVERY}
         self.changed()
         running = await self._running()
         await self._adopt_missing(running)
@@ -457,6 +506,8 @@ def document_of(ledger: QuotaLedger) -> Document:
         "changed": ledger.changed,
         "holders": {claim: list(holder) for claim, holder in ledger.holders.items()},
     }
+    if ledger.asking:
+        body["asking"] = dict(ledger.asking)
     return Document(document_name(ledger.tenant, ledger.subject), ledger.tenant, KIND, body)
 
 
@@ -465,4 +516,6 @@ def ledger_from(stored: StoredDocument) -> QuotaLedger | None:
     body = cast("Mapping[str, Any]", stored.document.body)
     subject = QuotaSubject.named(body["subject"])
     holders = {claim: QuotaHolder(*entry[:4]) for claim, entry in body["holders"].items()}
-    return QuotaLedger(stored.document.tenant, subject, holders, body["changed"]) if subject is not None else None
+    if subject is None:
+        return None
+    return QuotaLedger(stored.document.tenant, subject, holders, body["changed"], body.get("asking", {}))

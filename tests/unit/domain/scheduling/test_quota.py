@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.scheduling.quota import (
+    ASKED_FOR,
     MAX_MEMBERS,
     MAX_SUBJECTS,
     QuotaCharge,
@@ -16,8 +17,10 @@ from forestay.domain.scheduling.quota import (
     QuotaPolicy,
     QuotaSubject,
     QuotaUse,
+    ask,
     charge,
     discharge,
+    others_ask,
     use_of,
     why_waiting,
 )
@@ -46,6 +49,14 @@ def test_no_limit_is_ever_exceeded_and_entries_are_exact(
             assert ledger.holders.keys() == before - gone
         for most, used in zip((limits.jobs, limits.cpus, limits.gpus), ledger.used, strict=True):
             assert most is None or used <= most
+
+
+def test_who_asks_is_known_for_a_while() -> None:
+    ledger = ask(QuotaLedger("t", ADA), "s1", 1_000)
+    assert others_ask(ledger, "s2", 2_000)
+    assert not others_ask(ledger, "s1", 2_000)
+    assert not others_ask(ledger, "s2", 1_000 + ASKED_FOR)
+    assert ask(ledger, "s2", 1_000 + ASKED_FOR).asking == {"s2": 1_000 + ASKED_FOR}
 
 
 def test_what_changes_nothing_is_the_same_ledger() -> None:

@@ -83,12 +83,21 @@ class Desk(NamedTuple):
 
 
 @asynccontextmanager
-async def desk_on(store: SqlJobStore, policy: QuotaPolicy | None = None) -> AsyncIterator[Desk]:
+async def desk_on(
+    store: SqlJobStore,
+    policy: QuotaPolicy | None = None,
+    *,
+    server: str = "first",
+    slots: frozenset[int] = frozenset(range(SLOTS)),
+    every: float = 0.05,
+) -> AsyncIterator[Desk]:
     """One server."""
     writer, clock, signal = CheckedWriter(store), SystemClock(), CandidateSignal()
     documents = SqlDocumentStore(store.database)
     policies = QuotaPolicies(documents)
-    quotas = QuotaLedgers(documents, store, writer, clock, policies, every=0.05, changed=signal.wake)
+    quotas = QuotaLedgers(
+        documents, store, writer, clock, policies, server=server, alone=lambda: False, every=every, changed=signal.wake
+    )
     shares = FairShares(documents, store, clock, policies, every=0.1)
     seats = LicenceSeats(documents, writer, clock, every=0.05, changed=signal.look_anew)
     writer.listeners += [seats, quotas]
@@ -98,7 +107,7 @@ async def desk_on(store: SqlJobStore, policy: QuotaPolicy | None = None) -> Asyn
         store, writer, clock, RandomIds(), signal=signal, seats=seats, quotas=quotas, shares=shares
     )
     writer.listeners.append(claims)
-    claims.assign_hash_slots(frozenset(range(SLOTS)))
+    claims.assign_hash_slots(slots)
     loops = (claims.run(), quotas.run(), shares.run(), seats.run())
     running = [asyncio.create_task(loop) for loop in loops]
     try:
@@ -309,3 +318,46 @@ async def test_two_servers_together_never_exceed_a_quota_and_run_everything(tmp_
             return (await first.used())["team:physics"] == QuotaUse()
 
         await until(unused)
+
+
+class HandClock(SystemClock):
+    """Moved by hand."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def now(self) -> int:
+        return int(1000 * self.at)
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+async def test_a_server_whose_jobs_wait_gets_its_turn_though_another_hears_first_what_is_free(tmp_path: Path) -> None:
+    first_job, next_job, waiting = job(), job(), job()
+    async with desk_with(tmp_path, [first_job, next_job, waiting], QuotaPolicy({ADA: QuotaLimits(jobs=1)})) as desk:
+        clock, policies = HandClock(), desk.quotas.policies
+        first, second = (
+            QuotaLedgers(
+                desk.documents, desk.store, CheckedWriter(desk.store), clock, policies, server=name, alone=lambda: False
+            )
+            for name in ("first", "second")
+        )
+        assert await first.take([WantedSeats("c1", first_job)]) == {"c1"}
+        assert await second.take([WantedSeats("c2", waiting)]) == frozenset()
+        assert second.exhausted(waiting)
+        await second.refresh()  # and says that it waits
+        first.give_back({"c1"}, first_job)
+
+        async def returned() -> bool:
+            return (await desk.used())["owner:ada"] == QuotaUse()
+
+        await until(returned)
+        assert first.exhausted(next_job), "it leaves what is free to the other for a moment"
+        clock.at += 1.0
+        assert second.exhausted(waiting), "as it knows"
+        await second.refresh()
+        assert not second.exhausted(waiting)
+        clock.at += 1.0
+        assert not first.exhausted(next_job), "and takes it itself if the other does not"
+        assert await second.take([WantedSeats("c2", waiting)]) == {"c2"}
