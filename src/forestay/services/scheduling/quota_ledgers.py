@@ -488,7 +488,12 @@ class QuotaLedgers(WriteListener):
     async def states(self, tenant: str) -> Sequence[QuotaState]:
         """The quotas of a tenant and their use, read now; those for everyone of a kind once for each who uses them."""
         policy = await self.policies.read(tenant)
-        used = {ledger.subject: ledger.used for _, ledger in await self._ledgers(tenant) if ledger.holders}
+        # Those for everyone are found by a search, which may be a second old.
+        names = {stored.document.id for stored, _ in await self._ledgers(tenant)}
+        names |= {document_name(tenant, subject) for subject in policy.limits}
+        stored = await self.documents.get(sorted(names)) if names else {}
+        ledgers = [ledger for document in stored.values() if (ledger := ledger_from(document)) is not None]
+        used = {ledger.subject: ledger.used for ledger in ledgers if ledger.holders}
         subjects = {*policy.limits, *(subject for subject in used if policy.limits_of(subject).limited)}
         return [
             QuotaState(subject, policy.limits_of(subject), used.get(subject, QuotaUse()))

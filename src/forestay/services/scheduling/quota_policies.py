@@ -52,8 +52,13 @@ class QuotaPolicies:
     async def refresh(self) -> bool:
         """Read all policies; returns whether one has changed."""
         before, was_known = self.policies, self.known
-        stored = await self.documents.find(KIND)
-        policies = {policy.document.tenant: found for policy in stored if not (found := _policy_from(policy)).empty}
+        names = {stored.document.id for stored in await self.documents.find(KIND)}
+        # What was set here a moment ago may be missing in a search.
+        names |= {document_name(tenant) for tenant in self.policies}
+        stored = await self.documents.get(sorted(names)) if names else {}
+        policies = {
+            policy.document.tenant: found for policy in stored.values() if not (found := _policy_from(policy)).empty
+        }
         self.known = True
         if policies != before:
             self._set(policies)
