@@ -115,7 +115,14 @@ def submit(
         list[str] | None,
         typer.Option(metavar="GLOB", help="A file that the job must produce, and that is kept; repeatable."),
     ] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, metavar="N", help="Attempts of its own before the job fails. Failures of the infrastructure, and one more try of a failure that may pass, are not charged to them.")] = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Attempts of its own before the job fails. Failures of the infrastructure, and one more try of a failure that may pass, are not charged to them.",
+        ),
+    ] = None,
     retry_wait: Annotated[
         int | None,
         typer.Option(
