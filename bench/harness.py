@@ -181,7 +181,9 @@ def keep(
 def digest(execution: Mapping[str, object]) -> str:
     """Of all that one execution left: what was changed by hand since is noticed."""
     plain = {key: value for key, value in execution.items() if key not in ("digest", EARLIER)}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    # As it is read again: numbers that are keys have become texts, which sort in another order.
+    read = json.loads(json.dumps(plain))
+    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
 
 
 def command() -> str:

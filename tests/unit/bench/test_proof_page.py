@@ -137,6 +137,11 @@ def test_a_tree_with_changes_reaches_nothing(kept: Callable[..., Path]) -> None:
     assert durable()[1] == "not current"
 
 
+def test_the_digest_is_that_of_the_file_as_it_is_read() -> None:
+    execution = {"figures": {10_000: 1, 9: 2}}
+    assert digest(execution) == digest(json.loads(json.dumps(execution)))
+
+
 def test_a_result_without_a_digest_reaches_nothing(kept: Callable[..., Path]) -> None:
     changed(kept(), lambda document: document.pop("digest"))
     assert (refusal(counting("durable")[0]), durable()[1]) == ("no digest", "not current")
