@@ -64,10 +64,10 @@ class Admin:
         answer = self.http.get(path, params=query)
         return {} if answer.status_code == httpx.codes.NOT_FOUND else _body(answer)
 
-    def create(self, item: Fields, namespace: str, **query: str) -> Fields:
-        kind = item["kind"]
+    def create(self, resource: Fields, namespace: str, **query: str) -> Fields:
+        kind = resource["kind"]
         place = _PLACES.get(kind, "/api/v1/namespaces/{}/" + f"{kind.lower()}s").format(namespace)
-        return _body(self.http.post(place, json=item, params=query))
+        return _body(self.http.post(place, json=resource, params=query))
 
     def patch(self, path: str, body: Fields) -> Fields:
         return _body(self.http.patch(path, json=body, headers=MERGE))
@@ -87,9 +87,9 @@ class Admin:
         name = f"site-{uuid4().hex[:10]}"
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}, "")
-        for item in yaml.safe_load_all(RIGHTS.read_text()):
-            if item["kind"] in ("ServiceAccount", "Role", "RoleBinding"):
-                self.create(item, name)
+        for resource in yaml.safe_load_all(RIGHTS.read_text()):
+            if resource["kind"] in ("ServiceAccount", "Role", "RoleBinding"):
+                self.create(resource, name)
         # Pods are refused until the controller has made the account of the namespace.
         deadline = time.monotonic() + 60
         while not self.get(f"/api/v1/namespaces/{name}/serviceaccounts/default"):
@@ -123,7 +123,7 @@ class Site:
 
     def secrets(self) -> list[str]:
         items = self.admin.get(f"/api/v1/namespaces/{self.namespace}/secrets")["items"]
-        return [item["metadata"]["name"] for item in items]
+        return [resource["metadata"]["name"] for resource in items]
 
     def quota(self, **hard: str) -> None:
         spec = {"hard": {name.replace("__", "/").replace("_", "."): amount for name, amount in hard.items()}}
@@ -354,4 +354,4 @@ def _now() -> str:
 
 
 def names(items: Iterable[Fields]) -> list[str]:
-    return [item["metadata"]["name"] for item in items]
+    return [resource["metadata"]["name"] for resource in items]

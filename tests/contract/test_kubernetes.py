@@ -241,8 +241,13 @@ async def test_an_evicted_pod_is_not_replaced(room: KubernetesRoom) -> None:
 
 async def test_a_preempted_pod_is_preempted(room: KubernetesRoom) -> None:
     urgent = f"urgent-{uuid4().hex[:8]}"
-    item = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": urgent}, "value": 1000}
-    await asyncio.to_thread(room.admin.create, item, "")
+    resource = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": urgent},
+        "value": 1000,
+    }
+    await asyncio.to_thread(room.admin.create, resource, "")
     node = {"kubernetes.io/hostname": "n1"}
     try:
         batch = room.agent(node_selector=node)
@@ -366,9 +371,13 @@ async def test_five_hundred_and_more_jobs_are_read_in_pages(room: KubernetesRoom
     limits = asyncio.Semaphore(8)
 
     async def made(number: int) -> None:
-        item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c-{number}", "labels": {"test": "yes"}}}
+        resource = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"c-{number}", "labels": {"test": "yes"}},
+        }
         async with limits:
-            assert (await api.call("POST", place, body=item)).ok
+            assert (await api.call("POST", place, body=resource)).ok
 
     await asyncio.gather(*(made(number) for number in range(520)))
     before = api.requests
@@ -395,15 +404,19 @@ def restricted() -> Iterator[tuple[Admin, str]]:
 
 def deployed(admin: Admin, namespace: str, items: list[dict[str, Any]]) -> None:
     """Create objects as they are, and wait until each Deployment has its pods: what they mount need not exist for that."""
-    for item in items:
-        made = admin.create(item, namespace, fieldValidation="Strict")
-        assert made["metadata"]["name"] == item["metadata"]["name"]
-    wanted = {item["metadata"]["name"]: item["spec"]["replicas"] for item in items if item["kind"] == "Deployment"}
+    for resource in items:
+        made = admin.create(resource, namespace, fieldValidation="Strict")
+        assert made["metadata"]["name"] == resource["metadata"]["name"]
+    wanted = {
+        resource["metadata"]["name"]: resource["spec"]["replicas"]
+        for resource in items
+        if resource["kind"] == "Deployment"
+    }
     assert wanted
     deadline = time.monotonic() + PATIENCE
     while True:
         found = admin.get(f"/apis/apps/v1/namespaces/{namespace}/deployments")["items"]
-        statuses = {item["metadata"]["name"]: item.get("status", {}) for item in found}
+        statuses = {resource["metadata"]["name"]: resource.get("status", {}) for resource in found}
         if all(statuses[name].get("replicas") == replicas for name, replicas in wanted.items()):
             return
         assert time.monotonic() < deadline, statuses

@@ -127,12 +127,14 @@ async def test_pilots_come_for_queued_jobs_run_them_and_go(cloud: Cloud) -> None
     assert 1 <= len(launches) <= 6
     assert {launch["end"]["word"] for launch in launches} == {"Completed"}
     items = cloud.site.admin.get(f"/apis/batch/v1/namespaces/{cloud.site.namespace}/jobs")["items"]
-    assert sorted(item["metadata"]["name"] for item in items) == sorted(launch["name"] for launch in launches)
-    for item in items:
-        text = json.dumps(item)
-        secret = cloud.site.admin.get(f"/api/v1/namespaces/{cloud.site.namespace}/secrets/{item['metadata']['name']}")
+    assert sorted(resource["metadata"]["name"] for resource in items) == sorted(launch["name"] for launch in launches)
+    for resource in items:
+        text = json.dumps(resource)
+        secret = cloud.site.admin.get(
+            f"/api/v1/namespaces/{cloud.site.namespace}/secrets/{resource['metadata']['name']}"
+        )
         assert secret["data"]["FORESTAY_ENROLMENT"] not in text
-        assert item["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
+        assert resource["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "2"
     kept = [path.read_text() for path in (cloud.folder / "outputs").rglob("env")]
     assert len(kept) == 6
     assert not any("FORESTAY_ENROLMENT" in text for text in kept), "payloads do not see the secret"

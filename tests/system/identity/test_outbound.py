@@ -159,6 +159,7 @@ WAYS_OUT = {
     "adapters/aiohttp/task_service.py": "task servers of the proxy: the host that was named alone, no redirects, bounded",
     "adapters/smtplib/notification_channel.py": "the mail server that the settings name",
     "adapters/httpx/site_api.py": "a site agent to its own servers",
+    "adapters/kubernetes/api.py": "a site agent to the API server that its settings name",
     "adapters/slurm/controllers.py": "whether a controller listens; nothing is sent",
     "apps/doctor/certificates.py": "`forestay doctor` looks at the server's own certificate",
     "client/api/forestay_client.py": "a person's client to the servers",

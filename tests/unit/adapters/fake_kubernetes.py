@@ -71,7 +71,7 @@ class FakeApiServer:
     def _get(self, kind: str, name: str, _body: Fields, query: httpx.QueryParams) -> httpx.Response:
         if name:
             return reply(200, self.kind(kind)[name]) if name in self.kind(kind) else status(404, "not found")
-        found = [item for item in self.kind(kind).values() if selected(item, query)]
+        found = [resource for resource in self.kind(kind).values() if selected(resource, query)]
         start = int(query.get("continue", "0"))
         following = str(start + self.page) if start + self.page < len(found) else ""
         return reply(200, {"metadata": {"continue": following}, "items": found[start : start + self.page]})
@@ -94,14 +94,14 @@ class FakeApiServer:
             return status(409, "Precondition failed: UID in precondition")
         del self.kind(kind)[name]
         for kept in self.objects.values():  # the garbage collector, at once
-            for other in [key for key, item in kept.items() if owned_by(item, stored["metadata"]["uid"])]:
+            for other in [key for key, resource in kept.items() if owned_by(resource, stored["metadata"]["uid"])]:
                 del kept[other]
         return reply(200, {})
 
 
-def selected(item: Fields, query: httpx.QueryParams) -> bool:
+def selected(resource: Fields, query: httpx.QueryParams) -> bool:
     """Whether an object matches the selectors that the adapter uses."""
-    labels = item["metadata"].get("labels", {})
+    labels = resource["metadata"].get("labels", {})
     for key, several, single in re.findall(
         r"([^,\s]+?)(?: in \(([^)]*)\)|=([^,]*))(?:,|$)", query.get("labelSelector", "")
     ):
@@ -109,7 +109,7 @@ def selected(item: Fields, query: httpx.QueryParams) -> bool:
             return False
     for part in filter(None, query.get("fieldSelector", "").split(",")):
         key, _, value = part.partition("=")
-        where: Any = item
+        where: Any = resource
         for step in key.split("."):
             where = where.get(step, {})
         if where != value:
@@ -117,8 +117,8 @@ def selected(item: Fields, query: httpx.QueryParams) -> bool:
     return True
 
 
-def owned_by(item: Fields, uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
+def owned_by(resource: Fields, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in resource["metadata"].get("ownerReferences", ()))
 
 
 def merge(stored: Fields, patch: Fields) -> None:

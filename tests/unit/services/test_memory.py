@@ -33,6 +33,8 @@ REASONS = {
     "adapters/cel/conditions.py:CelConditions._refused": "the oldest is dropped by `_keep`",
     "adapters/cel/conditions.py:CelConditions._used": "the names of fields that conditions may read, of which there is a fixed list",
     "adapters/joserfc/identity.py:SignedIdentity._keys": CONFIGURED,
+    "adapters/kubernetes/batch.py:KubernetesBatch._cancelled": "the oldest is dropped by `_remember`",
+    "adapters/kubernetes/batch.py:KubernetesBatch._seen": "the oldest is dropped by `_remember`",
     "adapters/opensearch/cluster.py:Cluster._write_params": CONFIGURED,
     "adapters/opensearch/hosts.py:Hosts._hosts": CONFIGURED,
     "adapters/psij/batch.py:PsijSubmitter._environment": CONFIGURED,

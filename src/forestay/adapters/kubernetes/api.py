@@ -170,7 +170,7 @@ class KubernetesApi:
             if not answer.ok:
                 raise Permanent(f"the API server answered {answer.status}: {answer.message}")
             found = answer.body.get("items")
-            items += [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+            items += [resource for resource in found if isinstance(resource, dict)] if isinstance(found, list) else []
             following = str((answer.body.get("metadata") or {}).get("continue") or "")
             if not following:
                 return ObjectList(tuple(items), answer.at)

@@ -157,10 +157,10 @@ class KubernetesBatch:
         selector = ",".join(f"{name}={value}" for name, value in {**MANAGED, SITE: self._settings.site}.items())
         try:
             programs = await self.api.list(f"{self._core}/configmaps", labelSelector=selector)
-            others = {name_of(item) for item in programs.items} - {self._program.name}
+            others = {name_of(resource) for resource in programs.items} - {self._program.name}
             if others:
                 jobs = await self.api.list(self._jobs, labelSelector=selector)
-                used = {name for item in jobs.items for name in _programs(item)}
+                used = {name for resource in jobs.items for name in _programs(resource)}
                 for name in sorted(others - used):
                     await self.api.call("DELETE", f"{self._core}/configmaps/{name}")
         except PortError as error:

@@ -239,16 +239,16 @@ def wants_reason(job: Fields) -> bool:
     )
 
 
-def name_of(item: Fields) -> str:
-    return _text(_meta(item).get("name"))
+def name_of(resource: Fields) -> str:
+    return _text(_meta(resource).get("name"))
 
 
-def uid_of(item: Fields) -> str:
-    return _text(_meta(item).get("uid"))
+def uid_of(resource: Fields) -> str:
+    return _text(_meta(resource).get("uid"))
 
 
-def label_of(item: Fields, label: str) -> str:
-    return _text(_labels(item).get(label))
+def label_of(resource: Fields, label: str) -> str:
+    return _text(_labels(resource).get(label))
 
 
 def _overdue(pod: Fields, at: int | None) -> bool:
@@ -257,8 +257,8 @@ def _overdue(pod: Fields, at: int | None) -> bool:
     return due is not None and at is not None and at > due + OVERDUE
 
 
-def _deleted(item: Fields) -> bool:
-    return bool(_meta(item).get("deletionTimestamp"))
+def _deleted(resource: Fields) -> bool:
+    return bool(_meta(resource).get("deletionTimestamp"))
 
 
 def _containers(pod: Fields) -> list[Fields]:
@@ -288,40 +288,42 @@ def _running(pod: Fields) -> Fields:
     return found[-1] if found else {}
 
 
-def _conditions(item: Fields) -> dict[str, Fields]:
+def _conditions(resource: Fields) -> dict[str, Fields]:
     """The conditions that are true, by their types."""
     return {
         _text(each.get("type")): each
-        for each in _status(item).get("conditions") or ()
+        for each in _status(resource).get("conditions") or ()
         if isinstance(each, Mapping) and each.get("status") == "True"
     }
 
 
-def _of_type(item: Fields, kind: str) -> Fields:
+def _of_type(resource: Fields, kind: str) -> Fields:
     found = [
-        each for each in _status(item).get("conditions") or () if isinstance(each, Mapping) and each.get("type") == kind
+        each
+        for each in _status(resource).get("conditions") or ()
+        if isinstance(each, Mapping) and each.get("type") == kind
     ]
     return found[0] if found else {}
 
 
-def _labels(item: Fields) -> Fields:
-    return _part(_meta(item), "labels")
+def _labels(resource: Fields) -> Fields:
+    return _part(_meta(resource), "labels")
 
 
-def _meta(item: Fields) -> Fields:
-    return _part(item, "metadata")
+def _meta(resource: Fields) -> Fields:
+    return _part(resource, "metadata")
 
 
-def _spec(item: Fields) -> Fields:
-    return _part(item, "spec")
+def _spec(resource: Fields) -> Fields:
+    return _part(resource, "spec")
 
 
-def _status(item: Fields) -> Fields:
-    return _part(item, "status")
+def _status(resource: Fields) -> Fields:
+    return _part(resource, "status")
 
 
-def _part(item: Fields, name: str) -> Fields:
-    part = item.get(name)
+def _part(resource: Fields, name: str) -> Fields:
+    part = resource.get(name)
     return part if isinstance(part, Mapping) else {}
 
 

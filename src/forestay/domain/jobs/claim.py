@@ -161,10 +161,11 @@ def end(
     by: str,
     answer: FailureAnswer | None = None,
     checkpoint: CheckpointReport | None = None,
+    heir: bool = True,
 ) -> Applied | Repeated | Superseded:
     """What the end of an attempt means for its job. A failure is answered at once, by its retry policy unless something else is named.
 
-    ``checkpoint``: what it committed last, for the next attempt.
+    ``checkpoint``: what it committed last, for the next attempt. ``heir``: whether the one that reports it may deliver what another pilot left.
     """
     carried = (document.last, document.held_completion)
     recorded = next((result for result in carried if result is not None and result.claim == ending.claim), None)
@@ -181,7 +182,7 @@ def end(
                 document = saved(document, document.claim, report.manifest, report.content, report.number, now)
             return Applied(_settle(document, ending, now=now, by=by, answer=answer))
         late = document.former_claim == ending.claim and ending.outcome is AttemptOutcome.OK
-        if late and document.extra.get(FORMER_PILOT, by) != by:
+        if late and not heir and document.extra.get(FORMER_PILOT) != by:
             return Superseded("another pilot held this claim")
         if late and document.state in (State.AVAILABLE, State.FAULTED):
             return Applied(_adopt(document, ending, now=now, by=by))

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from forestay.domain.exceptions.evidence.redaction import redacted
-from forestay.domain.jobs.claim import Applied, CheckpointReport, Repeated, end, leave_failure
+from forestay.domain.jobs.claim import Applied, CheckpointReport, Repeated, end, leave_failure, may_have
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.formats.jobs.job_json import ending_to_json
@@ -80,6 +80,7 @@ class _Asked:
     report: CompletionReport
     pilot: str
     tenant: str
+    owner: str | None
     answer: asyncio.Future[CompletionReply]
 
 
@@ -152,10 +153,15 @@ class JobCompletions:
             stored for stored in self._known.values() if stored.document.claim and stored.document.claim.pilot in pilots
         ]
 
-    async def end(self, reports: Sequence[CompletionReport], *, pilot: str, tenant: str) -> Sequence[CompletionReply]:
-        """Commit the results of these attempts; returns one reply for each, in order."""
+    async def end(
+        self, reports: Sequence[CompletionReport], *, pilot: str, tenant: str, owner: str | None = ""
+    ) -> Sequence[CompletionReply]:
+        """Commit the results of these attempts; returns one reply for each, in order.
+
+        ``owner``: the one for whom the pilot was enrolled, if it was; None: the pilot is not registered, and delivers nothing that another one left.
+        """
         loop = asyncio.get_running_loop()
-        asked = [_Asked(report, pilot, tenant, loop.create_future()) for report in reports]
+        asked = [_Asked(report, pilot, tenant, owner, loop.create_future()) for report in reports]
         self._queue += asked
         self._wake.set()
         return await asyncio.gather(*(request.answer for request in asked))
@@ -292,8 +298,9 @@ class JobCompletions:
             ):
                 return TransitionRefused(NOT_ITS_OWN)
             verdict = end(
-                document, ending, now=now, by=request.pilot, answer=answer, checkpoint=request.report.checkpoint
-            )
+                document, ending, now=now, by=request.pilot, answer=answer, checkpoint=request.report.checkpoint,
+                heir=request.owner is not None and may_have(document, request.owner),
+            )  # fmt: skip
             if isinstance(verdict, Applied | Repeated):
                 return verdict.document
             return TransitionRefused(verdict.reason)

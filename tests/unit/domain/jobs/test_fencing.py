@@ -62,9 +62,12 @@ def test_a_late_end_counts_only_for_the_claim_that_was_released() -> None:
     assert isinstance(end(released(), replace(late, claim="c-2"), now=NOW + 2, by="pilot-1"), Superseded)
 
 
-def test_a_late_end_counts_only_from_the_pilot_that_held_the_claim() -> None:
+def test_a_late_end_counts_only_from_the_pilot_that_held_the_claim_or_an_heir() -> None:
     """Claims can be read by everybody in the tenant; another owner's pilot must not complete the job with outputs of its own."""
-    assert isinstance(end(released(), ending(running()), now=NOW + 2, by="pilot-2"), Superseded)
+    late = ending(running())
+    assert isinstance(end(released(), late, now=NOW + 2, by="pilot-2", heir=False), Superseded)
+    assert isinstance(end(released(), late, now=NOW + 2, by="pilot-1", heir=False), Applied)
+    assert isinstance(end(released(), late, now=NOW + 2, by="pilot-2", heir=True), Applied)
 
 
 def test_only_the_claim_that_is_named_is_released() -> None:

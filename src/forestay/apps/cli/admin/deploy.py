@@ -15,7 +15,7 @@ from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 from forestay.formats.text.shipped_folder import shipped_folder
 
-PARTS = ("systemd", "compose", "helm", "apptainer", "prometheus", "grafana", "launcher", "shim")
+PARTS = ("systemd", "compose", "helm", "apptainer", "prometheus", "grafana", "kubernetes", "launcher", "shim")
 
 
 def write(
@@ -26,7 +26,7 @@ def write(
         typer.Option("--part", metavar="PART", help=f"Only this part: {', '.join(PARTS)}. Repeatable."),
     ] = None,
 ) -> int:
-    """Write the deployment files of this version. They are systemd units, the compose file, the Helm chart, the Apptainer definition of pilots, alerts, dashboards, the launcher for pilots of users, and the shim. Files that differ are never overwritten.
+    """Write the deployment files of this version. They are systemd units, the compose file, the Helm chart, the Apptainer definition of pilots, alerts, dashboards, a site agent on Kubernetes, the launcher for pilots of users, and the shim. Files that differ are never overwritten.
 
     forestay deploy write forestay-deploy
     """

@@ -114,6 +114,15 @@ class RequestContext:
             self.views[pilot] = view
         return view
 
+    async def pilot_owner(self, pilot: str, tenant: str) -> str | None:
+        """For whom a pilot was enrolled; empty: for the jobs of all. None: it is not registered."""
+        owner = self.owners.get(pilot)
+        if owner is None:
+            known = await self.services.components.pilots.get_pilot(pilot)
+            if known is not None and known.pilot.tenant == tenant:
+                owner = self.owners[pilot] = known.pilot.owner
+        return owner
+
     async def note(
         self, who: Principal, what: str, on: str, *, owner: str = "", why: str = "", **detail: object
     ) -> None:

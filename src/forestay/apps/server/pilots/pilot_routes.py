@@ -373,7 +373,8 @@ async def completions(
     next_claims = None if body.claim is None else asyncio.create_task(_next_claims(context, who, body.claim))
     answer: Json = {}
     try:
-        results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant)
+        owner = await context.pilot_owner(pilot, who.tenant)
+        results = await context.services.completions.end(reports, pilot=pilot, tenant=who.tenant, owner=owner)
         # A pilot that has disconnected by now hears of no claim, but its completions count.
         if next_claims is not None and not await request.is_disconnected():
             cache, granted = await next_claims

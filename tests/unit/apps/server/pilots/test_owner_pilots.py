@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.unit.apps.server.asks import problem, submit
+from tests.unit.apps.server.asks import problem, read, submit
 from tests.unit.apps.server.pilots.test_enrolments import register, secret
 from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot
@@ -121,3 +121,18 @@ def test_documents_of_the_last_release_are_read_and_look_as_before() -> None:
     assert pilot.owner == ""
     assert "owner" not in pilot_to_json(pilot)
     assert pilot_from_json(pilot_to_json(pilot) | {"owner": "ann", "later": 1}).owner == "ann"
+
+
+async def test_a_pilot_of_another_owner_delivers_nothing_that_was_left(server: RunningServer, tenant: str) -> None:
+    """Everybody in the tenant can read the id of a claim; the outputs would be those of the other owner."""
+    await submit_as(server, tenant, "ann")
+    pilot, other = await enrolled(server, tenant, "ann"), await enrolled(server, tenant, "bob")
+    client = server.person("operator", tenant=tenant)
+    claim = await pilot.claim_one()
+    body = {"expected_attempt": claim["attempt"], "expected_claim": claim["claim"], "reason": "its node is gone"}
+    answer = await client.post(f"/v1/jobs/{claim['job']}/release", json=body)
+    assert answer.status_code == 200, answer.text
+    for _ in range(2):
+        assert await other.end(claim) == ["superseded"]
+    assert (await read(client, claim["job"]))["state"] == "available"
+    assert await pilot.end(claim) == ["committed"]
