@@ -134,9 +134,11 @@ def _told(session: Session, error: dict[str, Any]) -> Iterator[str]:
     yield neutral.line(" · ".join(where))
     if error["why"]:
         yield neutral.line(f"{error['by']}: {error['why']}")
+    # Servers of earlier releases count what was answered, and all of it.
+    recovered = "recovered" if error.get("recovered_whole", True) else "or more recovered"
     ended = [
         f"{error[name]:,} {words}"
-        for name, words in (("waiting", "waiting"), ("recovered", "recovered"), ("given_up", "given up"))
+        for name, words in (("waiting", "waiting"), ("recovered", recovered), ("given_up", "given up"))
         if error[name]
     ]
     many = f"{error['count']:,} failure{'' if error['count'] == 1 else 's'}"

@@ -100,6 +100,9 @@ class KnownErrorOut(TriageOut):
     waiting: int
     """Those that are held or in progress."""
     recovered: int
+    """Those whose job succeeded afterwards. A job that was cancelled, forced or failed again did not recover."""
+    recovered_whole: bool
+    """All were looked at; otherwise at least so many recovered: only the thousand that were answered last were looked at."""
     given_up: int
     newest: str
     """The newest incident."""
@@ -126,7 +129,7 @@ class ErrorHoursOut(Out):
 
 def error_reader(context: RequestContext) -> ErrorReader:
     parts = context.services.components
-    return ErrorReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
+    return ErrorReader(parts.incidents, parts.store, ErrorTriages(parts.documents, parts.clock), parts.clock)
 
 
 @router.get("/hours", response_model=ErrorHoursOut, responses=errors())
@@ -194,7 +197,8 @@ def _shown(error: ErrorSummary, record: RetryRecord | None) -> dict[str, Any]:
         "last_seen": newest["at"],
         "count": error.count,
         "waiting": error.waiting,
-        "recovered": error.states.get("complete", 0),
+        "recovered": error.recovered,
+        "recovered_whole": error.recovered_whole,
         "given_up": error.states.get("failed", 0),
         "newest": newest["id"],
         "words": str(finding.get("words") or ""),

@@ -222,7 +222,7 @@ async def read_inbox(
 ) -> Response:
     """Incidents that wait for a person, in groups by error; the most expensive first."""
     parts = context.services.components
-    service = InboxReader(parts.incidents, ErrorTriages(parts.documents, parts.clock), parts.clock)
+    service = InboxReader(parts.incidents, parts.store, ErrorTriages(parts.documents, parts.clock), parts.clock)
     reading = service.groups(
         who.tenant,
         view=view,

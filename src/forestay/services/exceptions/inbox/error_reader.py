@@ -12,7 +12,9 @@ from forestay.domain.exceptions.incidents.incident import CLOSED, Incident, Inci
 from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobStore
 from forestay.services.exceptions.inbox.error_triages import UNTOUCHED, ErrorTriages
+from forestay.services.exceptions.inbox.recovered_failures import RecoveredFailures
 
 TAGS = ("owner", "host", "site", "exit_code", "flow")
 """The fields by which the failures of an error are counted."""
@@ -49,6 +51,10 @@ class ErrorSummary:
     state: ErrorState
     states: Mapping[str, int]
     """The number of its failures by state."""
+    recovered: int
+    """Failures whose job succeeded afterwards."""
+    recovered_whole: bool
+    """All failures were looked at; otherwise at least so many recovered."""
     tags: Mapping[str, Mapping[str, int]]
     hours: Sequence[int]
     """The number of failures in each of the last hours; the last number is this hour's."""
@@ -73,6 +79,7 @@ class ErrorReader:
     """The service."""
 
     incidents: IncidentStore
+    store: JobStore
     triages: ErrorTriages
     clock: Clock
 
@@ -89,11 +96,13 @@ class ErrorReader:
         now = self.clock.now()
         since = now - now % HOUR - (STEPS - 1) * HOUR
         lately = IncidentQuery(tenant, fingerprint=fingerprint, since=since, until=since + STEPS * HOUR)
-        newest, oldest, triages, hours = await asyncio.gather(
+        answered = IncidentQuery(tenant, fingerprint=fingerprint, states=frozenset({IncidentState.COMPLETE}))
+        newest, oldest, triages, hours, recovered = await asyncio.gather(
             self.incidents.find(error, limit=SAMPLES),
             self.incidents.find(error, sort="at", limit=1),
             self.triages.get(tenant, [fingerprint]),
             self.incidents.tally(lately, step=HOUR, by="kind"),
+            RecoveredFailures(self.incidents, self.store).find(answered),
         )
         if not newest.statuses or not oldest.statuses:
             raise NotFound("there is no such error")
@@ -108,6 +117,8 @@ class ErrorReader:
             triage=triage,
             state=triage.state_at(now, statuses[0].at),
             states=states,
+            recovered=len(recovered.statuses),
+            recovered_whole=recovered.whole,
             tags=dict(zip(TAGS, tags, strict=True)),
             hours=[sum(step.values()) for step in hours],
             since=since,

@@ -11,11 +11,20 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.error_triage import DAY, ErrorState, ErrorTriage
-from forestay.domain.exceptions.incidents.inbox import SOMEBODY, InboxGroup, WaitsFor, grouped
+from forestay.domain.exceptions.incidents.inbox import (
+    SOMEBODY,
+    InboxGroup,
+    InboxTally,
+    WaitsFor,
+    grouped,
+    inbox_tally_of,
+)
 from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
 from forestay.ports.clock import Clock
 from forestay.ports.exceptions.incident_store import MAX_PILES, IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import JobStore
 from forestay.services.exceptions.inbox.error_triages import UNTOUCHED, ErrorTriages
+from forestay.services.exceptions.inbox.recovered_failures import RecoveredFailures
 
 STATES = frozenset({IncidentState.HELD, IncidentState.WAITING})
 """The states that wait for a person, or for the canary of a storm."""
@@ -28,7 +37,7 @@ class InboxView(StrEnum):
     APPROVAL = "approval"
     RECOVERING = "recovering"
     RECOVERED = "recovered"
-    """Recovered in the last day."""
+    """Answered in the last day, and their jobs succeeded: of the thousand answered last."""
 
 
 class _Shown(NamedTuple):
@@ -76,6 +85,7 @@ class InboxReader:
     """The service."""
 
     incidents: IncidentStore
+    store: JobStore
     triages: ErrorTriages
     clock: Clock
 
@@ -95,18 +105,23 @@ class InboxReader:
         """The most expensive groups of a view, or without a view of all that wait for a person; snoozed groups only on request."""
         now = self.clock.now()
         shown_states, waits_for = _VIEWS[view] if view is not None else _EVERYTHING
-        inbox_tallies = await self.incidents.inbox_tallies(
-            IncidentQuery(
-                tenant=tenant,
-                owner=owner,
-                cause=cause,
-                fingerprint=fingerprint,
-                host=host,
-                since=since,
-                states=shown_states,
-                changed=now - DAY if view is InboxView.RECOVERED else None,
-            )
+        query = IncidentQuery(
+            tenant=tenant,
+            owner=owner,
+            cause=cause,
+            fingerprint=fingerprint,
+            host=host,
+            since=since,
+            states=shown_states,
+            changed=now - DAY if view is InboxView.RECOVERED else None,
         )
+        if view is InboxView.RECOVERED:
+            recovered = await RecoveredFailures(self.incidents, self.store).find(query)
+            inbox_tallies: Sequence[InboxTally] = [inbox_tally_of(status) for status in recovered.statuses]
+            cut = not recovered.whole
+        else:
+            inbox_tallies = await self.incidents.inbox_tallies(query)
+            cut = len(inbox_tallies) >= MAX_PILES
         counted = grouped(inbox_tallies, waits_for)
         triages = await self.triages.get(tenant, {group.place.fingerprint for group in counted})
 
@@ -118,5 +133,5 @@ class InboxReader:
         shown = groups[:most]
         known = await self.incidents.get_statuses([group.oldest for group in shown]) if shown else {}
         oldest = {name: stored.status for name, stored in known.items()}
-        more = len(groups) > most or len(inbox_tallies) >= MAX_PILES
+        more = len(groups) > most or cut
         return Inbox(shown, oldest, groups, triages, now, len(counted) - len(groups), more)

@@ -43,6 +43,11 @@ def test_an_error_is_shown_in_words(forestay: Shell) -> None:
     assert "\x1b" not in shown.out, "what a program printed moves no cursor"
 
 
+def test_of_many_failures_at_least_so_many_recovered(forestay: Shell, api: FakeApi) -> None:
+    api.errors["1-0a1b2c3d4e5f"]["recovered_whole"] = False
+    assert "34 waiting, 1,000 or more recovered, 200 given up" in forestay("inbox", "show", "1-0a1b2c3d4e5f").out
+
+
 def test_an_error_is_named_by_an_incident_that_has_it(forestay: Shell, api: FakeApi) -> None:
     incident = incident_json(5)
     api.incidents.append(incident)

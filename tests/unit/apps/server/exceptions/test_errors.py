@@ -145,10 +145,40 @@ async def test_the_views_tell_what_waits_from_what_is_recovered(server: RunningS
     wish = {"fingerprint": group["fingerprint"], "do": "retry", "reach": "one", "reason": "recovered"}
     assert (await olga.post("/v1/inbox/acts", json=wish)).status_code == 201
 
+    pilot = await ScriptedPilot.register(server, tenant)
+    await pilot.end(await pilot.claim_one())
+
     async def recovered() -> bool:
         return (await _groups(olga, view="recovered")).get(title, {}).get("count") == 1
 
-    await until(recovered, "the one that was tried again to be settled")
+    await until(recovered, "the one that was tried again to succeed")
+    assert (await olga.get(f"/v1/errors/{group['fingerprint']}")).json()["recovered"] == 1
     assert (await _groups(olga, view="attention"))[title]["count"] == 1
     alone = (await olga.get("/v1/inbox", params={"fingerprint": "1-000000000000"})).json()
     assert (alone["groups"], alone["count"]) == ([], 0)
+
+
+async def test_a_job_that_was_cancelled_forced_or_failed_again_has_not_recovered(
+    server: RunningServer, tenant: str
+) -> None:
+    await _fail(server, tenant, ZERO, 4)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    title = "ZeroDivisionError: division by zero"
+    fingerprint = (await _title_counts(olga, {title: 4}))[title]["fingerprint"]
+    jobs = [incident["job"] for incident in (await olga.get("/v1/incidents")).json()["incidents"]]
+    for job, verb in zip(jobs[:3], ("cancel", "force-complete", "retry"), strict=True):
+        known = (await olga.get(f"/v1/jobs/{job}")).json()
+        forced = {"expected_generation": known["generation"], "expected_attempt": known["attempt"]}
+        body = {"reason": "the input is wrong"} | (forced if verb == "force-complete" else {})
+        answer = await olga.post(f"/v1/jobs/{job}/{verb}", json=body)
+        assert answer.status_code == 200, answer.text
+    pilot = await ScriptedPilot.register(server, tenant)
+    await pilot.end(await pilot.claim_one(), outcome="failure", exit_code=3, log_tail=ZERO)
+
+    async def settled() -> dict[str, Any] | None:
+        error = (await olga.get(f"/v1/errors/{fingerprint}")).json()
+        return error if (error["count"], error["waiting"]) == (5, 2) else None
+
+    error = await until(settled, "the fifth failure to be held")
+    assert (error["recovered"], error["recovered_whole"], error["given_up"]) == (0, True, 0)
+    assert title not in await _groups(olga, view="recovered")
