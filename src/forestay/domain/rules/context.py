@@ -76,7 +76,7 @@ FIELDS: tuple[Field, ...] = (
     Field("job.attempt", _I, "the number of the attempt, from 1"),
     Field("job.generation", _I, "the generation"),
     Field("job.failures", _I, "attempts that failed"),
-    Field("job.releases", _I, "attempts lost with their pilot"),
+    Field("job.releases", _I, "attempts free of charge: lost with their pilot, or answered by a free retry"),
     Field("job.cpus", _I, "its number of processors"),
     Field("job.memory", _I, "its memory in bytes; 0: not specified"),
     Field("job.disk", _I, "its disk space in bytes; 0: not specified"),

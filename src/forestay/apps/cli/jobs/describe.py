@@ -84,10 +84,7 @@ def _status(job: Job, now: datetime) -> list[tuple[str, str]]:
     phase = f", {job['phase']}" if job["phase"] else ""
     rows = [
         ("State", f"{job['state']}{phase}, since {moment(job['changed'])}"),
-        (
-            "Attempt",
-            f"{job['attempt']} of {job['max_attempts']}; {job['failures']} failed, {job['releases']} lost their pilot",
-        ),
+        ("Attempt", _attempts(job)),
         ("Priority", str(job["priority"])),
     ]
     if job["held"]:
@@ -113,6 +110,13 @@ def _status(job: Job, now: datetime) -> list[tuple[str, str]]:
         rows.append(("Overlap", "an earlier attempt was given up without proof that its process has ended"))
     rows.append(("Version", f"{job['version']}, generation {job['generation']}"))
     return rows
+
+
+def _attempts(job: Job) -> str:
+    """Its attempts, and how many of them count against its maximum. One that lost its pilot, or was retried free of charge, does not."""
+    charged = f"{job['attempt']}; {job['failures']} of at most {job['max_attempts']} charged"
+    free = f", {job['releases']} free of charge (pilot lost, or a free retry)" if job["releases"] else ""
+    return charged + free
 
 
 def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str, str]]:

@@ -48,6 +48,16 @@ def test_describe(forestay: Shell, api: FakeApi) -> None:
     assert forestay("describe", "--json", JOB).json == {"job": api.jobs[JOB], "specification": api.specification}
 
 
+def test_describe_tells_charged_attempts_from_those_free_of_charge(forestay: Shell, api: FakeApi) -> None:
+    """A free retry does not mean that a pilot was lost."""
+    api.put(job_json(1, attempt=4, max_attempts=1, failures=0, releases=4))
+    shown = forestay("describe", JOB).out
+    assert "4; 0 of at most 1 charged, 4 free of charge (pilot lost, or a free retry)" in shown
+    assert "lost their pilot" not in shown
+    api.put(job_json(1, attempt=1, max_attempts=3, failures=1))
+    assert "1; 1 of at most 3 charged\n" in forestay("describe", JOB).out
+
+
 def test_describe_what_it_waits_for(forestay: Shell, api: FakeApi) -> None:
     api.put(job_json(1))
     assert "for a pilot with a free slot" in forestay("describe", JOB).out
