@@ -30,6 +30,7 @@ from forestay.services.data.result_reader import ResultReader
 from forestay.services.exceptions.detect.cleanup_failures import CleanupFailures
 from forestay.services.exceptions.engines.engine_event_intake import EngineEventIntake
 from forestay.services.exceptions.inbox.error_triages import ErrorTriages
+from forestay.services.exceptions.inbox.inbox_reader import InboxReader
 from forestay.services.exceptions.safeguards.approval_closer import ApprovalCloser
 from forestay.services.flows.dry_runner import DryRunner
 from forestay.services.flows.flow_suspensions import FlowSuspensions
@@ -262,6 +263,7 @@ class ServerComponents:
         self.inputs = InputCounter(clock)
         self.fleet = FleetView(store, components.pilots, self.sites, self.launches, self.hosts, clock)
         self.usage_history = UsageHistory(store, components.incidents, clock)
+        self.inbox = InboxReader(components.incidents, store, ErrorTriages(components.documents, clock), clock)
         self.right_sizing = RightSizing(store, components.flows, clock)
         self.rule_proposals = RuleProposals(
             self.rule_replay, components.documents, ErrorTriages(components.documents, clock).quiet

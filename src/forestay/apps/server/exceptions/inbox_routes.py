@@ -33,7 +33,6 @@ from forestay.ports.errors import Conflict, NotFound, PortError
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.operations.identity import Principal
 from forestay.services.exceptions.inbox.inbox_actions import InboxAction, InboxActions
-from forestay.services.exceptions.inbox.inbox_reader import STATES
 from forestay.services.exceptions.triggers import Triggers
 
 router = Router(prefix="/v1/inbox", tags=["incidents"])
@@ -193,7 +192,7 @@ async def read_act(context: TheDesk, who: Viewer, act: ActName) -> Response:
 
 @router.get("/changes", status_code=200, response_class=EventStream, responses=errors())
 async def inbox_changes(context: TheDesk, who: Viewer) -> Response:
-    """Reports changes of the inbox: an event `inbox` with the number of waiting incidents and the site's notice to everybody who has a page open, at once and at most every two seconds."""
+    """Reports changes of the inbox: an event `inbox` with the number of failures that wait for a person (without snoozed ones) and the site's notice to everybody who has a page open, at once and at most every two seconds."""
     return EventStream(_changes(context, who.tenant), context.stopping)
 
 
@@ -203,9 +202,9 @@ async def _changes(context: RequestContext, tenant: str) -> AsyncGenerator[bytes
     quiet = 0
     while True:
         try:
-            counts = await incidents.count(IncidentQuery(tenant, states=STATES), by="state")
+            waiting = await context.services.inbox.count(tenant)
             newest = await incidents.find(IncidentQuery(tenant), sort="-changed", limit=1)
-            inbox = (sum(counts.values()), newest.statuses[0].status.changed if newest.statuses else 0)
+            inbox = (waiting, newest.statuses[0].status.changed if newest.statuses else 0)
         except PortError:
             inbox = last[:2] if last is not None else (0, 0)
         now = (*inbox, await context.notice.text())

@@ -22,8 +22,7 @@ from forestay.formats.rules.incident_public import incident_public, status_publi
 from forestay.ports.errors import Permanent, PortError
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.flows.flow_engine import RunQuery
-from forestay.services.exceptions.inbox.error_triages import ErrorTriages
-from forestay.services.exceptions.inbox.inbox_reader import InboxReader, InboxView
+from forestay.services.exceptions.inbox.inbox_reader import InboxView
 from forestay.services.rules.retry_records import RetryRecords
 
 router = Router(prefix="/v1", tags=["incidents"])
@@ -221,9 +220,7 @@ async def read_inbox(
     limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
 ) -> Response:
     """Incidents that wait for a person, in groups by error; the most expensive first."""
-    parts = context.services.components
-    service = InboxReader(parts.incidents, parts.store, ErrorTriages(parts.documents, parts.clock), parts.clock)
-    reading = service.groups(
+    reading = context.services.inbox.groups(
         who.tenant,
         view=view,
         owner=owner or None,

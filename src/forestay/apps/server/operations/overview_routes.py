@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 from fastapi import Response
@@ -69,7 +70,7 @@ class OverviewOut(Out):
     """Jobs that have not ended, by state, now."""
     incidents: int
     waiting: int
-    """Of the incidents of the span, those that a person is asked about."""
+    """Failures of any time that wait for a person now, as the inbox counts them: without snoozed ones."""
     looked: int
     """Incidents whose jobs were read to determine the outcomes: the newest."""
     fates: FatesOut
@@ -80,10 +81,14 @@ class OverviewOut(Out):
 @router.get("/v1/overview", response_model=OverviewOut, responses=errors())
 async def overview(context: TheDesk, who: Viewer, span: HistorySpan = HistorySpan.DAY) -> Response:
     """The results of the tenant's jobs in the last hour, day, week or month; up to 15 seconds old."""
-    return json_answer(_shown(await context.services.usage_history.look(who.tenant, span)))
+    services = context.services
+    past, waiting = await asyncio.gather(
+        services.usage_history.look(who.tenant, span), services.inbox.count(who.tenant)
+    )
+    return json_answer(_shown(past, waiting))
 
 
-def _shown(past: UsageReport) -> dict[str, object]:
+def _shown(past: UsageReport, waiting: int) -> dict[str, object]:
     totals: dict[str, int] = {}
     for other_cause in past.causes:
         for cause, many in other_cause.items():
@@ -102,7 +107,7 @@ def _shown(past: UsageReport) -> dict[str, object]:
         "wait": _waits(past.wait),
         "status": dict(past.status),
         "incidents": sum(past.incidents.values()),
-        "waiting": past.incidents.get("held", 0) + past.incidents.get("waiting", 0),
+        "waiting": waiting,
         "looked": past.looked,
         "fates": _fates(past.fates),
         "causes": [

@@ -6,7 +6,7 @@ The store counts; only the oldest incident of each displayed group is read. The 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from forestay.ports.exceptions.incident_store import MAX_PILES, IncidentQuery, I
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.exceptions.inbox.error_triages import UNTOUCHED, ErrorTriages
 from forestay.services.exceptions.inbox.recovered_failures import RecoveredFailures
+from forestay.services.shared.coalescing_cache import CoalescingCache
 
 STATES = frozenset({IncidentState.HELD, IncidentState.WAITING})
 """The states that wait for a person, or for the canary of a storm."""
@@ -55,6 +56,10 @@ _VIEWS = {
     InboxView.RECOVERED: _Shown(frozenset({IncidentState.COMPLETE}), frozenset({WaitsFor.NOBODY})),
 }
 _EVERYTHING = _Shown(STATES, SOMEBODY)
+
+
+FRESH = 2.0
+"""Seconds for which a count is cached."""
 
 
 class Inbox(NamedTuple):
@@ -88,6 +93,17 @@ class InboxReader:
     store: JobStore
     triages: ErrorTriages
     clock: Clock
+    _counts: CoalescingCache[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._counts = CoalescingCache(self.clock, FRESH)
+
+    async def count(self, tenant: str) -> int:
+        """The number of failures that wait for a person, without snoozed ones: as the inbox counts them, at most some seconds old."""
+        return await self._counts.get(tenant, lambda: self._count(tenant))
+
+    async def _count(self, tenant: str) -> int:
+        return sum(group.count for group in (await self.groups(tenant, most=0)).all)
 
     async def groups(
         self,

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.unit.apps.server.asks import problem, submit
+from tests.unit.apps.server.event_reader import read_events
 from tests.unit.apps.server.running import RunningServer, until
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
@@ -115,6 +116,27 @@ async def test_a_snoozed_error_is_left_out_until_it_is_asked_for(server: Running
     assert (shown[title]["state"], shown[title]["until"], shown[""]) == ("snoozed", snoozed["until"], {"snoozed": 0})
     await olga.post(place, json={"act": "reopen"})
     assert ((await _groups(olga))[title]["state"], (await _groups(olga))[title]["assignee"]) == ("new", "ben")
+
+
+async def test_the_badge_the_inbox_and_the_overview_count_alike_without_what_is_snoozed(
+    server: RunningServer, tenant: str
+) -> None:
+    await _fail(server, tenant, ZERO, 2)
+    await _fail(server, tenant, INDEX, 1)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    zero, index = "ZeroDivisionError: division by zero", "IndexError: list index out of range"
+    fingerprint = (await _title_counts(olga, {zero: 2, index: 1}))[zero]["fingerprint"]
+    snoozed = await olga.post(f"/v1/errors/{fingerprint}/triage", json={"act": "snooze", "seconds": 3600})
+    assert snoozed.status_code == 200, snoozed.text
+    async with read_events(olga, "/v1/inbox/changes") as reader:
+
+        async def badge() -> bool:
+            events = reader.named("inbox")
+            return bool(events) and events[-1].data["waiting"] == 1
+
+        await until(badge, "the badge to count what is not snoozed")
+    assert (await olga.get("/v1/inbox")).json()["count"] == 1
+    assert (await olga.get("/v1/overview")).json()["waiting"] == 1
 
 
 async def test_only_operators_of_the_tenant_say_something_and_it_must_make_sense(
