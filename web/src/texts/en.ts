@@ -175,7 +175,7 @@ export const en = {
       `Failures: ${all}. Waiting or under way: ${waiting}. Recovered: ${recovered}. Given up: ${givenUp}.`,
     advice: "What to do",
     record: (one: { seen: number; retried: number; helped: number; whole: boolean }) =>
-      `Seen ${one.seen === 1 ? "once" : `${one.seen}${one.whole ? "" : "+"} times`} here; ${one.retried > 0 ? `a retry helped in ${one.helped} of ${one.retried}` : "no retry has ended yet"}.`,
+      `Seen ${one.seen === 1 ? "once" : `${one.seen}${one.whole ? "" : "+"} times`} here${one.retried > 0 ? `; a retry helped in ${one.helped} of ${one.retried}` : one.whole ? "; no retry has ended yet" : ""}.`,
     lately: (n: number) => `${many(n, "failure", "failures")} in the last 24 hours`,
     where: "Where and whose",
     tags: { host: "Host", site: "Site", owner: "Owner", flow: "Flow", exit_code: "Exit code" } as Record<string, string>,

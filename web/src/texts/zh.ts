@@ -172,7 +172,7 @@ export const zh: Texts = {
     last: "最近出现于",
     counts: (all, waiting, recovered, givenUp) => `故障：${all}。等待或处理中：${waiting}。已恢复：${recovered}。已放弃：${givenUp}。`,
     advice: "怎么办",
-    record: (one) => `在此出现 ${one.seen}${one.whole ? "" : "+"} 次；${one.retried > 0 ? `重试 ${one.retried} 次，其中 ${one.helped} 次有效` : "尚无重试结束"}。`,
+    record: (one) => `在此出现 ${one.seen}${one.whole ? "" : "+"} 次${one.retried > 0 ? `；重试 ${one.retried} 次，其中 ${one.helped} 次有效` : one.whole ? "；尚无重试结束" : ""}。`,
     lately: (n) => `最近 24 小时内 ${n} 个故障`,
     where: "在哪里，属于谁",
     tags: { host: "主机", site: "站点", owner: "所有者", flow: "流程", exit_code: "退出码" },

@@ -29,9 +29,10 @@ class RetryRecord:
     def words(self) -> str:
         """`seen 14 times here, retry helped 12 of 13`."""
         seen = "seen once here" if self.seen == 1 else f"seen {self.seen}{'' if self.whole else '+'} times here"
-        return (
-            f"{seen}, retry helped {self.helped} of {self.retried}" if self.retried else f"{seen}, no retry has ended"
-        )
+        if self.retried:
+            return f"{seen}, retry helped {self.helped} of {self.retried}"
+        # Retries of older failures may have ended: they were not read.
+        return f"{seen}, no retry has ended" if self.whole else seen
 
 
 def retry_record(

@@ -42,6 +42,9 @@ def test_the_job_tells_of_its_last_failure_and_the_earlier_ones_did_not_help() -
 
 def test_words_for_what_is_new_and_for_what_is_frequent() -> None:
     assert RetryRecord(1).words == "seen once here, no retry has ended"
+    assert RetryRecord(100, whole=False).words == "seen 100+ times here", (
+        "older retries, which were not read, may have ended"
+    )
     assert RetryRecord(100, 90, 80, whole=False).words == "seen 100+ times here, retry helped 80 of 90"
 
 
