@@ -148,10 +148,13 @@ async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response
         "many": len(chosen.statuses),
         "act": name,
     }
-    on = f"{body.cause or 'failures'} of {body.owner or 'all'}"
+    many = len(chosen.statuses)
+    about = body.cause
     if body.fingerprint:
+        about = chosen.statuses[0].title
         touched["fingerprint"] = body.fingerprint
-        touched["title"] = chosen.statuses[0].title
+        touched["title"] = about
+    on = f"{many} {'failure' if many == 1 else 'failures'} of {body.owner or 'all'}: {about}"
     if body.anyway:
         touched["anyway"] = True
     await context.note(who, f"inbox.{body.do.value}", on, why=body.reason, playbook=body.playbook, **touched)
@@ -163,6 +166,11 @@ async def act_on_group(context: TheDesk, who: Operator, body: ActIn) -> Response
     act = await service.act(
         who.tenant, name, target, body.reach, chosen, by=who.subject, why=body.reason, launch=launch
     )
+    if refused := [member for member in act.members if member.refused]:
+        await context.note_refusal(
+            who, f"inbox.{body.do.value}", on, f"{len(refused)} of {many} were refused: {refused[0].refused}",
+            incidents=[member.incident for member in refused[:100]], many=len(refused), act=name,
+        )  # fmt: skip
     return json_answer(_shown(act, await service.look(act)), 201)
 
 

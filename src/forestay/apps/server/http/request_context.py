@@ -7,6 +7,7 @@ import secrets
 from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
@@ -132,6 +133,13 @@ class RequestContext:
         if owner:
             detail["owner"] = owner
         await self.services.components.audit.write(who.tenant, [AuditNote(who.subject, what, on, why, detail)])
+
+    async def note_refusal(
+        self, who: Principal, what: str, on: str, reason: str, *, owner: str = "", **detail: object
+    ) -> None:
+        """Record in the audit log that a recorded action was not done, and why. Nothing was changed, so the caller is answered even if the log cannot be written."""
+        with suppress(PortError):
+            await self.note(who, f"{what}.refused", on, owner=owner, why=reason, **detail)
 
 
 def context_of(request: Request) -> RequestContext:

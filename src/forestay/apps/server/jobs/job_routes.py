@@ -37,12 +37,12 @@ from forestay.domain.exceptions.incidents.inbox import SOMEBODY, group_key_of
 from forestay.domain.exceptions.incidents.incident import failure_incident_id
 from forestay.domain.jobs.job_document import State, Token
 from forestay.domain.jobs.job_spans import read_traceparent
-from forestay.domain.jobs.lifecycle import whole_story
+from forestay.domain.jobs.lifecycle import TransitionRefused, whole_story
 from forestay.domain.jobs.reuse import why_run
 from forestay.formats.jobs.job_public import job_public, manifest_public, specification_public, story_public, time_text
 from forestay.ports.jobs.job_store import COUNT_FIELDS, SORT_FIELDS, Record, Stored
 from forestay.ports.operations.identity import Principal, Role
-from forestay.services.shared.checked_writer import chapter_of
+from forestay.services.shared.checked_writer import Answer, chapter_of
 
 router = Router(prefix="/v1", tags=["jobs"])
 MAX_RECORDS = 1000
@@ -232,28 +232,40 @@ async def outputs(context: TheDesk, who: Viewer, job: str) -> Response:
 
 async def _steerable(
     context: RequestContext, who: Principal, job: str, what: str, why: str = "", **detail: object
-) -> None:
-    """Whether the caller may steer the job. If it belongs to another person, that is recorded in the audit log before anything is done."""
+) -> str:
+    """The job's owner, if the caller may steer the job. If it belongs to another person, that is recorded in the audit log before anything is done."""
     owner = (await context.job(job, who)).document.owner
     if owner != who.subject and not who.may(Role.OPERATOR):
         raise HttpProblem(403, f"the job belongs to {owner}; only the owner or an operator may do this")
     await context.note(who, f"job.{what}", job, owner=owner, why=why, **detail)
+    return owner
+
+
+async def _steered(
+    context: RequestContext, who: Principal, job: str, what: str, owner: str, answer: Answer
+) -> Response:
+    """The job after the action; that it was refused is recorded in the audit log, after the action itself."""
+    if isinstance(answer, TransitionRefused):
+        await context.note_refusal(who, f"job.{what}", job, answer.reason, owner=owner)
+    return shown(settled(answer))
 
 
 @router.post("/jobs/{job}/cancel", response_model=JobOut, responses=STEERED)
 async def cancel(context: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """End the job."""
     reason = body.reason if body else ""
-    await _steerable(context, who, job, "cancel", reason)
-    return shown(settled(await context.services.steer.cancel(job, by=who.subject, reason=reason)))
+    owner = await _steerable(context, who, job, "cancel", reason)
+    answer = await context.services.steer.cancel(job, by=who.subject, reason=reason)
+    return await _steered(context, who, job, "cancel", owner, answer)
 
 
 @router.post("/jobs/{job}/hold", response_model=JobOut, responses=STEERED)
 async def hold(context: TheDesk, who: Submitter, job: str, body: ReasonIn | None = None) -> Response:
     """Suspend the job; a running attempt may finish, and its end is kept."""
     reason = body.reason if body else ""
-    await _steerable(context, who, job, "hold", reason)
-    return shown(settled(await context.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)))
+    owner = await _steerable(context, who, job, "hold", reason)
+    answer = await context.services.steer.hold(job, holder=who.subject, by=who.subject, reason=reason)
+    return await _steered(context, who, job, "hold", owner, answer)
 
 
 @router.post("/jobs/{job}/continue", response_model=JobOut, responses=STEERED)
@@ -263,8 +275,9 @@ async def carry_on(context: TheDesk, who: Submitter, job: str, body: ContinueIn 
     if holder != who.subject and not who.may(Role.OPERATOR):
         await context.job(job, who)
         raise HttpProblem(403, "only an operator may remove another person's hold")
-    await _steerable(context, who, job, "continue", holder=holder)
-    return shown(settled(await context.services.steer.let_go(job, holder=holder, by=who.subject)))
+    owner = await _steerable(context, who, job, "continue", holder=holder)
+    answer = await context.services.steer.let_go(job, holder=holder, by=who.subject)
+    return await _steered(context, who, job, "continue", owner, answer)
 
 
 @router.post("/jobs/{job}/release", response_model=JobOut, responses=STEERED | WAITS)
@@ -275,19 +288,20 @@ async def release(context: TheDesk, who: Operator, job: str, body: ReleaseIn) ->
         act = {"kind": "job.release", "attempt": body.expected_attempt, "claim": body.expected_claim}
         words = f"release the claim of attempt {body.expected_attempt} of job {job}"
         return await ask(context, who, "release", job, owner=owner, why=body.reason, act=act, words=words)
-    await _steerable(context, who, job, "release", body.reason, attempt=body.expected_attempt)
+    owner = await _steerable(context, who, job, "release", body.reason, attempt=body.expected_attempt)
     answer = await context.services.steer.release(
         job, attempt=body.expected_attempt, claim=body.expected_claim, by=who.subject, reason=body.reason
     )
-    return shown(settled(answer))
+    return await _steered(context, who, job, "release", owner, answer)
 
 
 @router.post("/jobs/{job}/retry", response_model=JobOut, responses=STEERED)
 async def retry(context: TheDesk, who: Operator, job: str, body: ReasonIn | None = None) -> Response:
     """Let a faulted job be claimed again."""
     reason = body.reason if body else ""
-    await _steerable(context, who, job, "retry", reason)
-    return shown(settled(await context.services.steer.retry(job, by=who.subject, reason=reason)))
+    owner = await _steerable(context, who, job, "retry", reason)
+    answer = await context.services.steer.retry(job, by=who.subject, reason=reason)
+    return await _steered(context, who, job, "retry", owner, answer)
 
 
 @router.post("/jobs/{job}/force-complete", response_model=JobOut, responses=STEERED | WAITS)
@@ -310,7 +324,7 @@ async def _force(context: RequestContext, who: Principal, job: str, body: ForceI
         act["attempt"] = body.expected_attempt
         words = f"mark job {job} as {'complete' if to is State.FORCED_COMPLETE else 'failed'} at attempt {body.expected_attempt}"
         return await ask(context, who, what, job, owner=owner, why=body.reason, act=act, words=words)
-    await _steerable(context, who, job, what, body.reason, attempt=body.expected_attempt)
+    owner = await _steerable(context, who, job, what, body.reason, attempt=body.expected_attempt)
     expected = Token(body.expected_generation, body.expected_attempt)
     answer = await context.services.steer.force(job, to=to, expected=expected, by=who.subject, reason=body.reason)
-    return shown(settled(answer))
+    return await _steered(context, who, job, what, owner, answer)

@@ -71,6 +71,24 @@ async def test_a_group_is_acted_on_in_steps(server: RunningServer, tenant: str) 
     log = (await olga.get("/v1/audit")).json()["entries"]
     acts = [entry for entry in log if entry["what"] == "inbox.retry"]
     assert [(act["why"], act["detail"]["many"]) for act in acts] == [("recovered", 1), ("recovered", 2)]
+    assert [act["on"] for act in acts] == ["1 failure of ada: unknown", "2 failures of ada: unknown"]
+
+
+async def test_an_action_that_was_refused_does_not_stand_in_the_log_as_done(server: RunningServer, tenant: str) -> None:
+    _, (job,) = await _waiting(server, tenant, 1)
+    olga = server.person("operator", tenant=tenant, subject="olga")
+    (incident,) = (await olga.get("/v1/incidents")).json()["incidents"]
+    body = {"cause": "", "owner": "", "fingerprint": incident["fingerprint"]}
+    done = (await olga.post("/v1/inbox/acts", json=wish(do="cancel", **body))).json()
+    assert done["well"] == 1
+    refusal = await olga.post(f"/v1/jobs/{job}/retry", json={"reason": "once more"})
+    reason = problem(refusal, 409)["detail"]
+    log = (await olga.get("/v1/audit")).json()["entries"]
+    assert [(entry["what"], entry["on"], entry["why"]) for entry in log[-3:]] == [
+        ("inbox.cancel", f"1 failure of all: {incident['title']}", "recovered"),
+        ("job.retry", job, "once more"),
+        ("job.retry.refused", job, reason),
+    ]
 
 
 async def test_an_error_is_one_group_and_is_acted_on_alone(server: RunningServer, tenant: str) -> None:

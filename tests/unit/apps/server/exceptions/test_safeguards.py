@@ -104,12 +104,14 @@ async def test_acts_on_anothers_job_are_written_down_and_ones_own_are_not(
     own = await submit_one(oscar)
     await steer(oscar, job, verb, **body)
     await steer(oscar, own, verb, **body)
-    (entry,) = await log(oscar)
+    entry, *refusals = written = await log(oscar)
     assert (entry["by"], entry["what"], entry["on"], entry["why"]) == ("oscar", f"job.{verb}", job, "wrong input")
     assert entry["detail"]["owner"] == "ada"
+    # A job that is waiting cannot be retried.
+    assert [refusal["what"] for refusal in refusals] == (["job.retry.refused"] if verb == "retry" else [])
     refused = await steer(server.person("submitter", tenant=tenant, subject="eve"), job, "cancel")
     problem(refused, 403)
-    assert len(await log(oscar)) == 1, "what was not allowed was not done"
+    assert await log(oscar) == written, "what was not allowed was not done"
 
 
 async def test_the_log_is_a_chain_that_can_be_checked_from_outside(
