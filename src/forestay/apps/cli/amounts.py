@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP])(?:i?B)?", re.IGNORECASE)
 _POWER = {unit: 1 << (10 * (place + 1)) for place, unit in enumerate("KMGTP")}
@@ -37,6 +37,8 @@ def parse_duration(text: str, *, bare_seconds: bool = False) -> int:
     raise ValueError(f"{text!r} is not a duration; write 01:30:00, 2-00:00:00, 90m, 1h30m or 45s")
 
 
+_DAYS = {"today": 0, "yesterday": -1}
+"""Days that may be named; each begins at midnight here."""
 _AGO = re.compile(r"(\d+[dhms])+", re.IGNORECASE)
 
 
@@ -46,9 +48,11 @@ def parse_moment(text: str, now: datetime, *, ahead: bool = False) -> str:
     if _AGO.fullmatch(text):
         span = timedelta(seconds=parse_duration(text))
         then = now + span if ahead else now - span
-    elif text.lower() in {"now", "today"}:
-        local = now.astimezone()
-        then = local if text.lower() == "now" else local.replace(hour=0, minute=0, second=0, microsecond=0)
+    elif text.lower() == "now":
+        then = now
+    elif text.lower() in _DAYS:
+        day = now.astimezone().date() + timedelta(days=_DAYS[text.lower()])
+        then = datetime.combine(day, time.min).astimezone()
     else:
         try:
             if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
@@ -58,7 +62,7 @@ def parse_moment(text: str, now: datetime, *, ahead: bool = False) -> str:
             then = datetime.fromisoformat(text).astimezone()
         except ValueError:
             raise ValueError(
-                f"{text!r} is not a time; write 2026-05-01, 2026-05-01T12:30, 12:30, today, or 2h for two hours {'from now' if ahead else 'ago'}"
+                f"{text!r} is not a time; write 2026-05-01, 2026-05-01T12:30, 12:30, today, yesterday, or 2h for two hours {'from now' if ahead else 'ago'}"
             ) from None
     return then.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

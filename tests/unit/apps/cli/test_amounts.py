@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -77,6 +77,8 @@ def test_moments() -> None:
     assert parse_moment("now", NOW) == "2026-05-01T12:00:00.000Z"
     local = datetime(2026, 5, 1).astimezone().astimezone(UTC)
     assert parse_moment("2026-05-01", NOW) == local.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert parse_moment("today", NOW) == parse_moment(NOW.astimezone().date().isoformat(), NOW)
+    assert parse_moment("yesterday", NOW) == parse_moment((NOW.astimezone().date() - timedelta(1)).isoformat(), NOW)
     assert parse_moment("9:30", NOW) == parse_moment(f"{NOW.astimezone().date()}T09:30", NOW)
     with pytest.raises(ValueError, match="not a time"):
         parse_moment("yesterday-ish", NOW)

@@ -22,10 +22,10 @@ OPEN_STATES = ("running", "faulted", "available")
 """The states that the queue shows by default, in the order of interest."""
 
 _BY_WORD: dict[str, tuple[str, ...]] = {
-    "pd": ("available",), "pending": ("available",),
+    "pd": ("available",), "pending": ("available",), "queued": ("available",),
     "h": ("available",), "held": ("available",),
     "r": ("running",), "cf": ("running",), "cg": ("running",), "configuring": ("running",), "completing": ("running",),
-    "se": ("faulted",), "special_exit": ("faulted",),
+    "se": ("faulted",), "special_exit": ("faulted",), "failed_attempt": ("faulted",),
     "cd": ("completed", "forced_complete"), "completed": ("completed", "forced_complete"),
     "f": ("failed",), "to": ("failed",), "timeout": ("failed",),
     "ca": ("cancelled",), "canceled": ("cancelled",),
@@ -35,17 +35,17 @@ _OURS = ("available", "running", "faulted", "forced_complete", "failed", "cancel
 
 
 def states_named(words: str) -> tuple[str, ...]:
-    """The states for squeue's codes or names, or for our own names."""
+    """The states for squeue's codes or names, for our own names, or for those of the pages."""
     found_words: list[str] = []
     for word in words.lower().split(","):
-        word = word.strip()
+        word = word.strip().replace(" ", "_").replace("-", "_")
         if word in _BY_WORD:
             found_words += _BY_WORD[word]
         elif word in _OURS:
             found_words.append(word)
         else:
             raise ValueError(
-                f"{word!r} is not a state; there are PD, H, R, CF, CG, SE, CD, F, TO, CA, all, and {', '.join(_OURS)}"
+                f"{word!r} is not a state; there are PD, H, R, CF, CG, SE, CD, F, TO, CA, queued, all, and {', '.join(_OURS)}"
             )
     return tuple(dict.fromkeys(found_words))
 

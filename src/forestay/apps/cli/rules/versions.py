@@ -19,10 +19,14 @@ from forestay.apps.cli.session import Session
 
 
 @lists
-def versions(session: Session, rule_set: RuleSet = DEFAULT_SET) -> int:
+def versions(
+    session: Session,
+    which: Annotated[str | None, typer.Argument(metavar="[SET]", help="The rule set, as with --set.")] = None,
+    rule_set: RuleSet = DEFAULT_SET,
+) -> int:
     """List the versions of a rule set.
 
-    forestay rules versions --set flow/nightly
+    forestay rules versions flow/nightly
     """
     columns = [
         Column("VERSION", right=True),
@@ -32,7 +36,7 @@ def versions(session: Session, rule_set: RuleSet = DEFAULT_SET) -> int:
         Column("NOTE", flexible=True),
     ]
     session.print_list(
-        "versions", session.client.rule_versions(set_named(rule_set)), columns, key=lambda fields: str(fields["number"]),
+        "versions", session.client.rule_versions(set_named(which or rule_set)), columns, key=lambda fields: str(fields["number"]),
         row=lambda fields: [str(fields["number"]), session.when(fields["at"]), fields["by"], str(fields["changes"]), fields["note"]],
     )  # fmt: skip
     return ExitCode.OK

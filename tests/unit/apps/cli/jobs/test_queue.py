@@ -133,6 +133,12 @@ def test_again_and_again_until_interrupted(forestay: Shell, api: FakeApi) -> Non
     process.stdout.close()
 
 
+def test_states_may_be_named_as_on_the_pages(forestay: Shell, api: FakeApi) -> None:
+    ended = forestay("jobs", "-t", "queued,failed attempt,forced complete")
+    assert ended.code == 0, ended.err
+    assert api.requests[-1].query["state"] == ["available", "faulted", "forced_complete"]
+
+
 def test_a_state_that_does_not_exist(forestay: Shell) -> None:
     ended = forestay("queue", "-t", "SLEEPING")
     assert ended.code == 2

@@ -118,6 +118,7 @@ def asked(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
         (["show", RULE["id"]], 'if cause == "memory" then grow'),
         (["show", "domain/site"], "if cause"),
         (["versions", "--set", "domain/site"], "added"),
+        (["versions", "domain/site"], "added"),
         (["diff", "1", "3"], "+ added 0f1e2d3c"),
         (["diff", "1", "--set", "domain/site"], "+ added"),
     ],
