@@ -62,7 +62,8 @@ def _command(name: str, command: Any, level: str = "###") -> Iterator[str]:
 
 def _split(text: str) -> tuple[str, str]:
     """What a command does, and its example."""
-    paragraphs = text.split("\n\n")
+    # Click's mark of a paragraph whose lines stay apart.
+    paragraphs = text.replace("\b\n", "").split("\n\n")
     example = paragraphs.pop().strip() if paragraphs[-1].strip().startswith("forestay ") else ""
     return " ".join(paragraphs), "\n$ ".join(line.strip() for line in example.splitlines())
 

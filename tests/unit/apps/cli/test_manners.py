@@ -213,6 +213,12 @@ def test_a_person_is_asked_before_something_is_destroyed(forestay: Shell, api: F
     assert "cancelled" in on_terminal(forestay, ["cancel", "--yes", JOB])
 
 
+def test_each_example_has_a_line_of_its_own(forestay: Shell) -> None:
+    shown = [line.strip() for line in forestay("inbox", "list", "--help").out.splitlines()]
+    first = shown.index("forestay inbox list --me")
+    assert shown[first + 1] == "forestay inbox --cause memory --owner ada --since 1d --by host"
+
+
 def test_help_is_quick_because_nothing_slow_is_loaded() -> None:
     code = "import sys, forestay.apps.cli; print(sorted({'httpx', 'rich', 'orjson', 'pydantic', 'fastapi'} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

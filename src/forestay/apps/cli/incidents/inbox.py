@@ -71,6 +71,7 @@ def list_inbox(
 ) -> int:
     """List failures that need attention, by error.
 
+    \b
     forestay inbox list --me
     forestay inbox --cause memory --owner ada --since 1d --by host
     """
