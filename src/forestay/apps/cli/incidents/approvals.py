@@ -10,6 +10,7 @@ from forestay.apps.cli import neutral
 from forestay.apps.cli.columns import Column
 from forestay.apps.cli.command import lists
 from forestay.apps.cli.exit_codes import ExitCode
+from forestay.apps.cli.ids import short
 from forestay.apps.cli.session import Session
 
 REQUEST = typer.Argument(metavar="REQUEST", help="The request's id, or the beginning of it.")
@@ -30,12 +31,13 @@ def list_approvals(
     reply = session.client.send(approval_calls.approvals(state=None if every else "waiting"))
     columns = [
         Column("REQUEST"), Column("STATE"), Column("ASKED BY", flexible=True), Column("ASKED"), Column("EXPIRES"),
-        Column("ACTION", flexible=True), Column("WHY", flexible=True),
+        Column("ON"), Column("OWNER", flexible=True), Column("ACTION", flexible=True), Column("WHY", flexible=True),
     ]  # fmt: skip
     session.print_list(
         "approvals", reply, columns, key=lambda request: str(request["id"]),
         row=lambda request: [
-            request["id"], request["state"], request["by"], session.when(request["at"]), session.when(request["until"]), request["words"], request["why"],
+            request["id"], request["state"], request["by"], session.when(request["at"]), session.when(request["until"]),
+            _on(session, request["on"]), request["owner"] or "-", request["words"], request["why"],
         ],
         empty="Nothing needs an approval.",
     )  # fmt: skip
@@ -74,6 +76,11 @@ def reject(session: Session, request: Annotated[str, REQUEST], reason: Reason = 
     forestay approvals reject 3f9a1c7e20b4 --reason "the outputs are incomplete"
     """
     return _answer(session, _request(session, request), agree=False, reason=reason)
+
+
+def _on(session: Session, name: str) -> str:
+    """The job or run that it is about: the beginning of its id, unless whole ids are wanted."""
+    return name if session.out.form == "wide" else short(name)
 
 
 def _request(session: Session, name: str) -> str:

@@ -91,6 +91,9 @@ def test_what_needs_approval_waits_and_another_agrees(forestay: Shell, api: Fake
     listed = forestay("approvals", "list")
     assert "3f9a1c7e20b4" in listed.out
     assert "as done" in listed.out
+    assert listed.out.splitlines()[0].split()[6:8] == ["ON", "OWNER"]
+    assert job["id"][:8] in listed.out.splitlines()[1].split()
+    assert "alice" in listed.out.splitlines()[1].split()
     agreed = forestay("approvals", "approve", "3f9a1c", "--yes")
     assert agreed.out.strip() == "3f9a1c7e20b4 done: forced_complete"
     assert api.requests[-1].body == {"agree": True, "reason": ""}
