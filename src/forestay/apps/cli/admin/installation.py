@@ -135,7 +135,10 @@ def status(session: Session) -> None:
         ("Server", f"{session.client.server} (version {status.get('version')}, {status.get('server')})"),
         ("Store", str(status.get("store"))),
         ("Lease", f"{status.get('lease')} s"),
-        ("Pilots here", f"{status.get('channels')} connected, {status.get('requests_waiting')} waiting for jobs"),
+        (
+            "Pilots here",
+            f"{status.get('channels')} connected by channels, {status.get('requests_waiting')} polling for jobs",
+        ),
     ]
     if you:
         rows.insert(
@@ -152,20 +155,21 @@ def status(session: Session) -> None:
     session.out.data()
     jobs: dict[str, int] = status.get("jobs") or {}
     counted = [[f"{many:,}", state] for state, many in sorted(jobs.items(), key=lambda job: -job[1])]
-    session.out.table([Column("JOBS", right=True), Column("STATE")], counted)
+    session.out.table([Column("OPEN JOBS", right=True), Column("STATE")], counted)
     fates = session.client.overview("day").get("fates") or {}
     if fates.get("jobs"):
         session.out.data()
-        session.out.data(_failures(fates))
+        for line in _failures(fates):
+            session.out.data(line)
 
 
-def _failures(fates: dict[str, Any]) -> str:
-    """The jobs that had a failure, and their outcomes."""
+def _failures(fates: dict[str, Any]) -> list[str]:
+    """The jobs that had a failure, and their outcomes, one in a line."""
     jobs, recovered = fates["jobs"], fates["recovered"]
     parts = [f"{recovered:,} ({100 * recovered / jobs:.0f} %) recovered automatically"]
     for key, words in (("by_hand", "recovered by a person"), ("not_well", "not recovered"), ("open", "not finished")):
         parts += [f"{fates[key]:,} {words}"] if fates[key] else []
-    return f"{number_of(jobs, 'job')} with a failure in the last 24 hours: {', '.join(parts)}"
+    return [f"{number_of(jobs, 'job')} with a failure in the last 24 hours:", *(f"  {part}" for part in parts)]
 
 
 def link(session: Session) -> None:
