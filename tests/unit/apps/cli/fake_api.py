@@ -172,6 +172,7 @@ class FakeApi:
     errors: dict[str, dict[str, Any]] = field(default_factory=dict)
     taught: dict[str, Any] = field(default_factory=dict)
     approvals: list[dict[str, Any]] = field(default_factory=list)
+    hosts: list[dict[str, Any]] = field(default_factory=list)
     questions: list[dict[str, Any]] = field(default_factory=list)
     schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
     awaited: list[str] = field(default_factory=list)
@@ -338,6 +339,8 @@ class FakeApi:
                 }  # fmt: skip
                 self.approvals = [waits]
                 return 202, {"waits": waits}
+            case ("GET", ["hosts"]):
+                return 200, {"hosts": self.hosts}
             case ("GET", ["alerts"]):
                 return 200, {"alerts": self.alerts}
             case ("GET", ["sizes"]):

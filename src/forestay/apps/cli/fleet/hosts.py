@@ -18,7 +18,7 @@ Reason = Annotated[str, typer.Option("--reason", "-r", metavar="TEXT", help="Why
 
 @lists
 def list_hosts(session: Session) -> int:
-    """List hosts, and why some get no jobs.
+    """List hosts, and why some get no jobs. FAILED FAST counts the jobs that failed soon after their start since the last success there, for which a host is closed.
 
     forestay hosts list
     """
@@ -30,7 +30,7 @@ def list_hosts(session: Session) -> int:
     )
     session.print_list(
         "hosts", hosts,
-        [Column("HOST"), Column("STATUS"), Column("FAILED", right=True), Column("WHY", flexible=True)],
+        [Column("HOST"), Column("STATUS"), Column("FAILED FAST", right=True), Column("WHY", flexible=True)],
         lambda host: [str(host["host"]), str(host["status"]), str(host["failures"]), _why(host)],
         key=lambda host: str(host["host"]), empty="No host has run jobs yet.",
     )  # fmt: skip
