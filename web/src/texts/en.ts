@@ -543,7 +543,7 @@ export const en = {
       `${many(jobs, "job had a failure", "jobs had a failure")}: ${[
         `${recovered.toLocaleString("en")} recovered automatically`,
         hand && `${hand.toLocaleString("en")} recovered by a person`,
-        bad && `${bad.toLocaleString("en")} failed`,
+        bad && `${bad.toLocaleString("en")} not recovered`,
         open && `${many(open, "has", "have")} not finished`,
       ].filter(Boolean).join(", ")}.`,
     saved: (hours: string) => `Automatic recovery saved ${hours} core-hours of work that would have waited for a person.`,
@@ -576,7 +576,7 @@ export const en = {
     others: "others",
     incidents: "Failures",
     byHand: "Recovered by a person",
-    notWell: "Failed",
+    notWell: "Not recovered",
     open: "Not finished",
     nothing: (last: string) => `${last} no job was submitted or finished.`,
     firstSteps: [
