@@ -44,6 +44,20 @@ async def test_a_job_is_found_and_read_and_steered(
     assert ann.refused == []
 
 
+async def test_a_job_that_printed_nothing_has_no_log_and_no_error(log_in: LogIn, site: RunSite) -> None:
+    person = site.server.person("submitter", tenant=TENANT, subject="ida")
+    job = await submit_one(person, name="silent")
+    ann = await log_in("ann", "operator")
+    await ann.open(f"/jobs/{job}")
+    await expect(ann.page.locator("[data-status]")).to_have_attribute("data-status", "completed")
+    await expect(ann.page.get_by_role("heading", name="Log of attempt 1")).to_be_visible()
+    async with ann.page.expect_response(lambda answer: "/log?" in answer.url) as logged:
+        await ann.page.reload()
+    assert (await (await logged.value).text()) == ""
+    await expect(ann.page.get_by_text("There is no log.")).to_be_visible()
+    assert await ann.page.get_by_role("alert").count() == 0
+
+
 async def test_a_failure_is_run_again_with_more_on_its_page(
     log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: RunSite
 ) -> None:

@@ -38,6 +38,11 @@ interface Answer<T> {
   response: Response;
 }
 
+/** A text, or the problem that it is; the client gives no data for an answer without a body, which is an empty text. */
+export function toldText(asked: Promise<Answer<string>>): Promise<string> {
+  return told(asked.then((answer) => (answer.response.ok && answer.data === undefined ? { ...answer, data: "" } : answer)));
+}
+
 /** The answer, or the problem that it is. */
 export async function told<T>(asked: Promise<Answer<T>>): Promise<T> {
   let answer: Answer<T>;

@@ -1,7 +1,7 @@
 import { Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { api, Problem, told } from "../../api/client";
+import { api, Problem, toldText } from "../../api/client";
 import { LogLines } from "../../parts/log-lines";
 import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
@@ -21,7 +21,7 @@ export function AttemptLog({ job, attempt, live, deciding }: Given) {
   const [text, setText] = useState("");
   const stored = useQuery({
     queryKey: ["job", job, "log", attempt],
-    queryFn: () => told(api.GET("/v1/jobs/{job}/log", { params: { path: { job }, query: { attempt } }, parseAs: "text" })) as Promise<string>,
+    queryFn: () => toldText(api.GET("/v1/jobs/{job}/log", { params: { path: { job }, query: { attempt } }, parseAs: "text" })),
     enabled: !live && attempt > 0,
     retry: false,
   });
