@@ -134,6 +134,8 @@ export const en = {
     bad: (n: number) => `${n} failed`,
     pending: (n: number) => `${many(n, "is", "are")} still running`,
     finished: "All jobs of this group are done.",
+    appliedAll: (n: number) => `Applied to all; ${many(n, "is", "are")} still running.`,
+    finishedBad: (n: number) => `Applied to all; ${n.toLocaleString("en")} failed.`,
     anyway: "Continue despite failures",
     again: "Start again",
     stormWords: "Many failures of one kind arrived at once. Rules act on a few of them first.",

@@ -133,6 +133,8 @@ export const zh: Texts = {
     bad: (n) => `${n} 个未成功`,
     pending: (n) => `${n} 个仍在运行`,
     finished: "该组已全部处理。",
+    appliedAll: (n) => `已对全部执行；${n} 个仍在运行。`,
+    finishedBad: (n) => `已对全部执行；${n} 个失败。`,
     anyway: "尽管未成功仍继续",
     again: "重新开始",
     stormWords: "同类故障突然大量出现。规则的处置先在少数上试行。",

@@ -16,6 +16,8 @@ const NEXT: Record<Reach, Reach> = { one: "ten", ten: "all", all: "all" };
 
 function Outcome({ act }: { act: Act }) {
   const texts = useTexts();
+  // Those that fail come first: of many only the first are named.
+  const members = [...act.members].sort((one, other) => Number(other.fate === "bad") - Number(one.fate === "bad"));
   return (
     <Paper withBorder p="sm" role="status" data-act={act.reach}>
       <Group gap="xs">
@@ -39,9 +41,9 @@ function Outcome({ act }: { act: Act }) {
         )}
       </Group>
       <Group gap="sm" mt={4}>
-        {act.members.slice(0, 10).map((one) => (
+        {members.slice(0, 10).map((one) => (
           <span key={one.incident}>
-            <Anchor component={Link} href={`/incidents/${one.incident}`} fz="sm" ff="monospace">
+            <Anchor component={Link} href={`/incidents/${one.incident}`} fz="sm" ff="monospace" c={one.fate === "bad" ? "var(--bad)" : undefined}>
               {one.job.slice(0, 8) || one.incident.slice(0, 8)}
             </Anchor>
             {one.detail && (
@@ -107,6 +109,9 @@ export function GroupActs({ group }: { group: InboxGroup }) {
   if (!may) return <Text c="dimmed">{texts.app.ofRole("operator")}</Text>;
   const step: Reach = current === undefined ? "one" : (current.next ?? NEXT[current.reach]);
   const over = current !== undefined && current.whole;
+  // A job that failed in one step may have succeeded in a later one.
+  const fates = new Map([...done.slice(0, -1), ...(current ? [current] : [])].flatMap((act) => act.members).map((one) => [one.job || one.incident, one.fate]));
+  const failed = [...fates.values()].filter((fate) => fate === "bad").length;
   const ready = reason.trim() !== "" && (remedy !== "playbook" || playbook !== null);
   const allowed = current === undefined || current.next !== null || anyway;
   return (
@@ -152,7 +157,9 @@ export function GroupActs({ group }: { group: InboxGroup }) {
         ))}
         {current && <Outcome act={current} />}
         {over ? (
-          <Text fw={600}>{texts.inbox.finished}</Text>
+          <Text fw={600} role="status">
+            {current.pending > 0 ? texts.inbox.appliedAll(current.pending) : failed > 0 ? texts.inbox.finishedBad(failed) : texts.inbox.finished}
+          </Text>
         ) : (
           <>
             {current !== undefined && current.not_yet !== "" && (
