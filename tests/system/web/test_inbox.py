@@ -83,19 +83,49 @@ async def test_what_fails_again_stops_the_next_step(log_in: LogIn, broken: Broke
     await expect(panel.locator("[data-act=ten]").get_by_text("succeeded")).to_be_visible()
 
 
+async def test_jobs_that_still_run_are_not_said_to_be_done(log_in: LogIn, broken: Broken, site: RunSite) -> None:
+    await broken(1, "slow", owner="sue")
+    site.hold_back = lambda claim: bool(claim["name"] == "slow")
+    ann = await log_in("ann", "operator")
+    await ann.page.get_by_role("link", name="Open: Unknown, sue").click()
+    panel = ann.page.get_by_role("main")
+    await panel.get_by_label("Reason").fill("the node is back")
+    await panel.get_by_role("button", name="Apply to one").click()
+    await site.kept_some()
+    await expect(panel.get_by_text("Applied to all; 1 is still running.")).to_be_visible()
+    assert await panel.get_by_text("All jobs of this group are done.").count() == 0
+    site.hold_back = lambda _claim: False
+    await site.let_go()
+    await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
+
+
 @pytest.mark.acts("give a group up")
 async def test_a_group_is_given_up(log_in: LogIn, broken: Broken, site: RunSite) -> None:
-    (text,) = await broken(1, "hopeless", owner="gil")
+    incidents = await broken(3, "hopeless", owner="gil")
     ann = await log_in("ann", "operator")
     await ann.page.get_by_role("link", name="Open: Unknown, gil").click()
     panel = ann.page.get_by_role("main")
     await panel.get_by_role("radio", name="Cancel jobs").check()
     await panel.get_by_label("Reason").fill("its input is wrong")
-    await panel.get_by_role("button", name="Apply to one").click()
-    await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
+    assert await panel.get_by_text("canary").count() == 0
     person = site.server.person("viewer", tenant=TENANT)
-    job = (await person.get(f"/v1/incidents/{text}")).json()["job"]
-    assert (await person.get(f"/v1/jobs/{job}")).json()["state"] in ("cancelled", "failed")
+
+    async def states() -> set[str]:
+        shown = [(await person.get(f"/v1/incidents/{incident}")).json() for incident in incidents]
+        return {(await person.get(f"/v1/jobs/{one['job']}")).json()["state"] for one in shown}
+
+    cancel = panel.get_by_role("button", name="Cancel all 3 jobs")
+    await cancel.click()
+    dialog = ann.page.get_by_role("dialog", name="Cancel all 3 jobs")
+    await expect(dialog.get_by_text("This cannot be undone.")).to_be_visible()
+    await ann.check()
+    await dialog.get_by_role("button", name="Keep them").click()
+    await expect(dialog).to_have_count(0)
+    assert await states() == {"faulted"}
+    await cancel.click()
+    await dialog.get_by_role("button", name="Cancel all 3 jobs").click()
+    await expect(panel.get_by_text("All jobs of this group are done.")).to_be_visible()
+    assert await states() <= {"cancelled", "failed"}
 
 
 async def test_the_inbox_on_a_phone_in_the_dark_and_in_chinese(log_in: LogIn, broken: Broken) -> None:

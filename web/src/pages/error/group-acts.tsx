@@ -1,4 +1,4 @@
-import { Anchor, Badge, Button, Checkbox, Group, Paper, Radio, Select, Stack, Text, Textarea, Title } from "@mantine/core";
+import { Anchor, Badge, Button, Checkbox, Group, Modal, Paper, Radio, Select, Stack, Text, Textarea, Title } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { Link } from "wouter";
@@ -70,6 +70,7 @@ export function GroupActs({ group }: { group: InboxGroup }) {
   const [anyway, setAnyway] = useState(false);
   const [done, setDone] = useState<Act[]>([]);
   const [canary, setCanary] = useState(false);
+  const [unsure, setUnsure] = useState<Reach | "group" | null>(null);
   const last = done.at(-1);
   const playbooks = useQuery({ queryKey: ["playbooks"], queryFn: () => told(api.GET("/v1/playbooks")), enabled: may });
   const followed = useQuery({
@@ -114,6 +115,18 @@ export function GroupActs({ group }: { group: InboxGroup }) {
   const failed = [...fates.values()].filter((fate) => fate === "bad").length;
   const ready = reason.trim() !== "" && (remedy !== "playbook" || playbook !== null);
   const allowed = current === undefined || current.next !== null || anyway;
+  const cancels = remedy === "cancel";
+  const labelOf = (what: Reach | "group"): string => {
+    if (what === "group") return cancels ? texts.inbox.cancelAll(group.count) : texts.inbox.canaryAll(group.count);
+    return cancels ? texts.inbox.cancelSome[what] : texts.inbox.doIt[what];
+  };
+  const begin = (what: Reach | "group") => {
+    setUnsure(null);
+    setCanary(what === "group");
+    acting.mutate(what === "group" ? "one" : what);
+  };
+  // What cannot be undone is asked for twice.
+  const want = (what: Reach | "group") => (cancels ? setUnsure(what) : begin(what));
   return (
     <section aria-labelledby="acts">
       <Stack gap="sm">
@@ -187,21 +200,18 @@ export function GroupActs({ group }: { group: InboxGroup }) {
                     <Button
                       disabled={!ready}
                       loading={acting.isPending}
-                      onClick={() => {
-                        setCanary(true);
-                        acting.mutate("one");
-                      }}
+                      onClick={() => want("group")}
                     >
-                      {texts.inbox.canaryAll(group.count)}
+                      {labelOf("group")}
                     </Button>
                   )}
                   <Button
                     variant={current === undefined && group.count > 1 ? "default" : "filled"}
                     disabled={!ready || !allowed}
                     loading={acting.isPending}
-                    onClick={() => acting.mutate(step)}
+                    onClick={() => want(step)}
                   >
-                    {texts.inbox.doIt[step]}
+                    {labelOf(step)}
                   </Button>
                   {current !== undefined && (
                     <Button variant="default" onClick={() => setDone([])}>
@@ -212,11 +222,24 @@ export function GroupActs({ group }: { group: InboxGroup }) {
               )}
             </Group>
             <Text fz="sm" c="dimmed">
-              {group.count > 1 ? texts.inbox.canaryWords : texts.inbox.stepOne}
+              {group.count > 1 && !cancels ? texts.inbox.canaryWords : texts.inbox.stepOne}
             </Text>
           </>
         )}
       </Stack>
+      <Modal opened={unsure !== null} onClose={() => setUnsure(null)} title={unsure && labelOf(unsure)} closeButtonProps={{ "aria-label": texts.app.close }} centered>
+        <Stack gap="sm">
+          <Text fz="sm">{texts.inbox.cancelSure}</Text>
+          <Group justify="flex-end" gap="xs">
+            <Button variant="default" onClick={() => setUnsure(null)}>
+              {texts.inbox.keep}
+            </Button>
+            <Button color="red.9" onClick={() => unsure && begin(unsure)}>
+              {unsure && labelOf(unsure)}
+            </Button>
+          </Group>
+        </Stack>
+      </Modal>
     </section>
   );
 }
