@@ -346,7 +346,7 @@ export const en = {
     author: "By",
     reference_incident: "Reference incident",
     promote: "Promote",
-    promoteWords: "The last 30 days are replayed first. If the replay shows wrong decisions, you are asked to confirm.",
+    promoteWords: "The last 30 days are replayed first. If the replay shows wrong decisions, you are asked to confirm. Once promoted, it also answers failures that wait now, of every error that its condition matches.",
     promoted: "The rule is active.",
     withdraw: "Back to shadow",
     remove: "Remove",

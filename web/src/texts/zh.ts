@@ -340,7 +340,7 @@ export const zh: Texts = {
     author: "作者",
     reference_incident: "为此事件而写",
     promote: "让它生效",
-    promoteWords: "先重放过去 30 天。若重放结果不利，会再次询问您。",
+    promoteWords: "先重放过去 30 天。若重放结果不利，会再次询问您。提升后，它也会处理现在等待的故障，包括其条件所匹配的每一种错误。",
     promoted: "从现在起生效。",
     withdraw: "退回影子",
     remove: "移除",

@@ -37,7 +37,10 @@ export function RuleEditor({ level, name, incident }: Given) {
   const queries = useQueryClient();
   const [, go] = useLocation();
   const operator = useMay("operator");
-  const [condition, setCondition] = useState(`cause == ${JSON.stringify(incident.cause)}`);
+  // An unknown cause is that of many errors: the rule is for this one.
+  const [condition, setCondition] = useState(
+    incident.cause === "unknown" && incident.fingerprint ? `exception.fingerprint == ${JSON.stringify(incident.fingerprint)}` : `cause == ${JSON.stringify(incident.cause)}`,
+  );
   const [description, setDescription] = useState("");
   const [steps, setSteps] = useState<Step[]>([]);
   const [kept, setKept] = useState<string | null>(null);
