@@ -18,17 +18,21 @@ function actionsOf(asked: Asked, incident: Schemas["IncidentWholeOut"] | undefin
   return steps?.map((one) => String(one.action)) ?? [asked.words.split(" ", 1)[0] ?? ""];
 }
 
-/** What it is about: whose, of which run, which error, and what is lost by it. */
-function About({ asked }: { asked: Asked }) {
-  const texts = useTexts();
-  const cause = useCause();
+function useIncident(asked: Asked) {
   const found = useQuery({
     queryKey: ["incident", asked.incident],
     queryFn: () => told(api.GET("/v1/incidents/{incident}", { params: { path: { incident: asked.incident } } })),
     enabled: asked.incident !== "",
   });
-  const incident = found.data;
-  if (asked.incident !== "" && found.isPending) return <Loader size="xs" aria-label={texts.app.loading} />;
+  return { incident: found.data, pending: asked.incident !== "" && found.isPending };
+}
+
+/** What it is about: whose, of which run, which error, and what is lost by it. */
+function About({ asked }: { asked: Asked }) {
+  const texts = useTexts();
+  const cause = useCause();
+  const { incident, pending } = useIncident(asked);
+  if (pending) return <Loader size="xs" aria-label={texts.app.loading} />;
   const job = (incident?.context.job ?? {}) as { name?: unknown };
   const lost = actionsOf(asked, incident).flatMap((action) => texts.approvals.lost[action] ?? []);
   const facts: [string, ReactNode][] = [
@@ -92,6 +96,7 @@ function One({ asked, focus }: { asked: Asked; focus: boolean }) {
   const queries = useQueryClient();
   const { subject } = useSession();
   const may = useMay("approver");
+  const { pending } = useIncident(asked);
   const [reason, setReason] = useState("");
   const answering = useMutation({
     mutationFn: (agree: boolean) =>
@@ -122,7 +127,7 @@ function One({ asked, focus }: { asked: Asked; focus: boolean }) {
             value={reason}
             onChange={(event) => setReason(event.currentTarget.value)}
           />
-          <Button size="xs" disabled={!ready} loading={answering.isPending} onClick={() => answering.mutate(true)}>
+          <Button size="xs" disabled={!ready || pending} loading={answering.isPending} onClick={() => answering.mutate(true)}>
             {texts.inbox.agree}
           </Button>
           <Button size="xs" variant="default" disabled={!ready || answering.isPending} onClick={() => answering.mutate(false)}>
