@@ -117,7 +117,7 @@ export const en = {
     retryWords: "The job is retried unchanged. Use this when the problem is fixed.",
     playbook: "Run a playbook",
     playbookWords: "Stored steps: more memory, another host, another replica of a file.",
-    noPlaybooks: "No playbook is stored yet. Create one on the Rules page.",
+    noPlaybooks: "No playbook is stored yet. “forestay playbooks add” stores one, for example with more memory or time.",
     cancel: "Cancel jobs",
     cancelWords: "The job is cancelled. Its event log is kept. This cannot be undone.",
     cancelAll: (n: number) => `Cancel all ${n.toLocaleString("en")} jobs`,

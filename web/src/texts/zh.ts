@@ -116,7 +116,7 @@ export const zh: Texts = {
     retryWords: "作业按原样重新领取。适用于故障已排除的情况。",
     playbook: "执行一个处置流程",
     playbookWords: "以名称保存的步骤：更多内存、换主机、换文件副本。",
-    noPlaybooks: "还没有保存的处置流程。可在规则页面创建。",
+    noPlaybooks: "还没有保存的处置流程。可用“forestay playbooks add”保存一个，例如增加内存或时间。",
     cancel: "放弃",
     cancelWords: "作业结束，其经历保留。此操作无法撤销。",
     cancelAll: (n) => `放弃全部 ${n} 个作业`,
