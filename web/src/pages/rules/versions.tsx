@@ -57,14 +57,14 @@ export function Versions({ level, name, current }: { level: string; name: string
       <Stack component="ol" gap={6} m={0} p={0}>
         {found.data?.versions.slice(0, SHOWN).map((one) => (
           <li key={one.number} className="version">
-            <Group justify="space-between" wrap="nowrap">
-              <Text fz="sm">
+            <Group justify="space-between" gap={6}>
+              <Text fz="sm" style={{ overflowWrap: "anywhere" }}>
                 <b>{one.number}</b> {visible(one.note)}{" "}
                 <Text span c="dimmed" fz="sm">
                   {texts.rules.by(visible(one.by))} · <Moment at={one.at} />
                 </Text>
               </Text>
-              <Group gap={6} wrap="nowrap">
+              <Group gap={6}>
                 <Button size="compact-xs" variant="default" aria-expanded={open === one.number} onClick={() => setOpen(open === one.number ? null : one.number)}>
                   {texts.rules.diff}
                 </Button>
