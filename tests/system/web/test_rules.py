@@ -130,6 +130,19 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_run_goes_on(lo
     await dark.check()
 
 
+async def test_the_rule_of_an_unknown_cause_is_drafted_for_its_error_alone(
+    log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: RunSite
+) -> None:
+    (name,) = await broken(1, "riddle", owner="rie", log_tail="the riddle has no answer\n")
+    shown = (await site.server.person("viewer", tenant=TENANT).get(f"/v1/incidents/{name}")).json()
+    assert shown["cause"] == "unknown"
+    ann = await log_in("ann", "rule-author")
+    await ann.open(f"/rules/domain/site?from={name}")
+    editor = ann.page.get_by_role("textbox", name="Condition")
+    await expect(editor).to_have_text(f'exception.fingerprint == "{shown["fingerprint"]}"')
+    await expect(ann.page.locator("[data-truth]")).to_have_attribute("data-truth", "true")
+
+
 @pytest.mark.acts("launch a drawn playbook")
 @pytest.mark.ledger("P1-31")
 async def test_steps_that_were_drawn_are_launched_from_the_editor(log_in: LogIn, site: RunSite) -> None:
@@ -154,7 +167,12 @@ async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: RunSi
     page = ann.page
     await page.get_by_role("button", name="What changed").first.click()
     await expect(page.get_by_text("promoted:")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     await page.get_by_role("button", name="Roll back to version 1").click()
+    dialog = page.get_by_role("dialog", name="Roll back to version 1")
+    await expect(dialog.get_by_text("withdrawn:")).to_be_visible()
+    await ann.check()
+    await dialog.get_by_role("button", name="Roll back to version 1").click()
     await expect(page.get_by_text("version 3")).to_be_visible()
     await page.locator(".node").first.click()
     await page.get_by_role("button", name="Promote").click()

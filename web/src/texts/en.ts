@@ -392,6 +392,7 @@ export const en = {
     versions: "Versions",
     diff: "What changed",
     rollBack: (n: number) => `Roll back to version ${n}`,
+    rollBackWords: "The rules of that version become the newest version, and decide from then on. It changes:",
     by: (by: string) => `by ${by}`,
     changes: { added: "added", removed: "removed", promoted: "promoted", withdrawn: "withdrawn", changed: "changed" } as Record<string, string>,
   },

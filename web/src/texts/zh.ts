@@ -386,6 +386,7 @@ export const zh: Texts = {
     versions: "版本",
     diff: "变化",
     rollBack: (n) => `恢复为第 ${n} 版`,
+    rollBackWords: "该版本的规则成为最新版本，并从此作出决定。变化如下：",
     by: (by) => `由 ${by}`,
     changes: { added: "新增", removed: "移除", promoted: "提升", withdrawn: "撤回", changed: "修改" },
   },

@@ -1,4 +1,4 @@
-import { Button, Group, List, Stack, Text, Title } from "@mantine/core";
+import { Button, Group, List, Modal, Stack, Text, Title } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, told } from "../../api/client";
@@ -10,26 +10,30 @@ import { useTexts } from "../../texts/texts";
 
 const SHOWN = 8;
 
-function Diff({ level, name, number }: { level: string; name: string; number: number }) {
+/** What is different in `number`, compared with `old`. */
+function Diff({ level, name, old, number }: { level: string; name: string; old: number; number: number }) {
   const texts = useTexts();
   const found = useQuery({
-    queryKey: ["rule-set", level, name, "diff", number],
+    queryKey: ["rule-set", level, name, "diff", old, number],
     queryFn: () =>
       told(
         api.GET("/v1/rules/{level}/{name}/diff", {
-          params: { path: { level: level as "domain", name }, query: { old: number - 1, new: number } },
+          params: { path: { level: level as "domain", name }, query: { old, new: number } },
         }),
       ),
   });
   const changes = (found.data?.changes ?? []) as { change: string; rule: string; after?: { condition: string }; before?: { condition: string } }[];
   return (
-    <List size="sm" mt={4}>
-      {changes.map((one) => (
-        <List.Item key={`${one.change} ${one.rule}`}>
-          {texts.rules.changes[one.change] ?? one.change}: <Plain text={one.after?.condition ?? one.before?.condition ?? one.rule} />
-        </List.Item>
-      ))}
-    </List>
+    <>
+      <ProblemBox problem={found.error} />
+      <List size="sm" mt={4}>
+        {changes.map((one) => (
+          <List.Item key={`${one.change} ${one.rule}`}>
+            {texts.rules.changes[one.change] ?? one.change}: <Plain text={one.after?.condition ?? one.before?.condition ?? one.rule} />
+          </List.Item>
+        ))}
+      </List>
+    </>
   );
 }
 
@@ -39,6 +43,7 @@ export function Versions({ level, name, current }: { level: string; name: string
   const queries = useQueryClient();
   const may = useMay("rule-author");
   const [open, setOpen] = useState<number | null>(null);
+  const [unsure, setUnsure] = useState<number | null>(null);
   const path = { level: level as "domain", name };
   const found = useQuery({
     queryKey: ["rule-set", level, name, "versions"],
@@ -46,14 +51,17 @@ export function Versions({ level, name, current }: { level: string; name: string
   });
   const back = useMutation({
     mutationFn: (version: number) => told(api.POST("/v1/rules/{level}/{name}/rollback", { params: { path }, body: { version } })),
-    onSuccess: () => queries.invalidateQueries({ queryKey: ["rule-set"] }),
+    onSuccess: () => {
+      setUnsure(null);
+      return Promise.all([queries.invalidateQueries({ queryKey: ["rule-set"] }), queries.invalidateQueries({ queryKey: ["rule-sets"] })]);
+    },
   });
   return (
     <Stack gap="xs" className="panel" p="md" component="section" aria-labelledby="versions">
       <Title order={2} id="versions">
         {texts.rules.versions}
       </Title>
-      <ProblemBox problem={found.error ?? back.error} />
+      <ProblemBox problem={found.error} />
       <Stack component="ol" gap={6} m={0} p={0}>
         {found.data?.versions.slice(0, SHOWN).map((one) => (
           <li key={one.number} className="version">
@@ -69,16 +77,33 @@ export function Versions({ level, name, current }: { level: string; name: string
                   {texts.rules.diff}
                 </Button>
                 {may && one.number < current && (
-                  <Button size="compact-xs" variant="default" loading={back.isPending} onClick={() => back.mutate(one.number)}>
+                  <Button size="compact-xs" variant="default" onClick={() => (back.reset(), setUnsure(one.number))}>
                     {texts.rules.rollBack(one.number)}
                   </Button>
                 )}
               </Group>
             </Group>
-            {open === one.number && <Diff level={level} name={name} number={one.number} />}
+            {open === one.number && <Diff level={level} name={name} old={one.number - 1} number={one.number} />}
           </li>
         ))}
       </Stack>
+      <Modal opened={unsure !== null} onClose={() => setUnsure(null)} title={unsure !== null && texts.rules.rollBack(unsure)} closeButtonProps={{ "aria-label": texts.app.close }} centered>
+        {unsure !== null && (
+          <Stack gap="sm">
+            <ProblemBox problem={back.error} />
+            <Text fz="sm">{texts.rules.rollBackWords}</Text>
+            <Diff level={level} name={name} old={current} number={unsure} />
+            <Group justify="flex-end" gap="xs">
+              <Button variant="default" onClick={() => setUnsure(null)}>
+                {texts.app.cancel}
+              </Button>
+              <Button loading={back.isPending} onClick={() => back.mutate(unsure)}>
+                {texts.rules.rollBack(unsure)}
+              </Button>
+            </Group>
+          </Stack>
+        )}
+      </Modal>
     </Stack>
   );
 }
