@@ -315,7 +315,7 @@ async def test_an_unknown_error_is_taught_in_three_clicks(log_in: LogIn, broken:
     await page.get_by_role("link", name="Open: Unknown, zoe").click()
     teach = page.get_by_role("region", name="Teach this site")
     await teach.get_by_text("Code", exact=True).click()
-    await expect(teach.get_by_text("It matches 3 failures of this error.")).to_be_visible()
+    await expect(teach.get_by_text("It matches all 3 failures of this error that were tried.")).to_be_visible()
     await expect(teach.locator("code")).to_have_text(r"(?i)slot \S+: the frobnicator failed to answer on bay")
     await ann.check()
     await ann.picture("error-teach")

@@ -218,7 +218,7 @@ export const en = {
       change: "The cause is wrong",
       cause: "Cause",
       tried: (members: number, errors: number, failures: string, whole: boolean) =>
-        `It matches ${many(members, "failure", "failures")} of this error. Tried on ${many(errors, "error", "errors")} (${whole ? "all" : "the newest"} ${failures} failures).`,
+        `It matches ${members === 1 ? "the one failure of this error that was tried" : `all ${members.toLocaleString("en")} failures of this error that were tried`}. Tried on ${many(errors, "error", "errors")} (${whole ? "all" : "the newest"} ${failures} failures).`,
       also: "It also names these unknown errors:",
       wrong: "It would change the cause of these errors:",
       examples: "It would change the cause of examples in packs:",

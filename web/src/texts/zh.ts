@@ -213,7 +213,7 @@ export const zh: Texts = {
       change: "原因不对",
       cause: "原因",
       tried: (members, errors, failures, whole) =>
-        `与此错误的 ${members} 个故障匹配。已在 ${errors} 个错误上试验（${whole ? "全部" : "最新的"} ${failures} 个故障）。`,
+        `与此错误试验过的全部 ${members} 个故障匹配。已在 ${errors} 个错误上试验（${whole ? "全部" : "最新的"} ${failures} 个故障）。`,
       also: "它还会说明这些未知错误的原因：",
       wrong: "它会改变这些错误的原因：",
       examples: "它会改变模式包中示例的原因：",

@@ -51,7 +51,7 @@ function Tried({ trial }: { trial: Trial }) {
           {visible(one)}
         </Text>
       ))}
-      {trial.pattern && (
+      {trial.pattern && trial.problems.length === 0 && (
         <Text fz="sm">{texts.error.teach.tried(trial.members, trial.errors, trial.failures.toLocaleString(texts.language), trial.whole)}</Text>
       )}
       <Others words={texts.error.teach.also} errors={trial.unknown} />
