@@ -88,6 +88,9 @@ async def test_a_storm_is_answered_step_by_step(log_in: LogIn, site: RunSite) ->
     await again.click()
     await expect(panel.get_by_text("0 succeeded, 0 failed, 10 not finished")).to_be_visible()
     assert len(let) == 1
+    await vic.page.reload()
+    newest = panels[0].get_by_role("region", name="Newest failures")
+    await expect(newest.get_by_text("waiting for the first retries").first).to_be_visible()
     # The site's other pilots hold their jobs back meanwhile, too.
     assert len({claim["job"] for _, claim in site.kept} & set(jobs)) <= 10
 

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "wouter";
 import { api, told } from "../../api/client";
 import { Ago } from "../../parts/ago";
+import { useIncidentState } from "../../parts/incident-state";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
 import { useTexts } from "../../texts/texts";
@@ -12,6 +13,7 @@ const SHOWN = 10;
 /** The newest failures of an error, each with the way to it. */
 export function Members({ fingerprint }: { fingerprint: string }) {
   const texts = useTexts();
+  const stateOf = useIncidentState();
   const members = useQuery({
     queryKey: ["members", fingerprint],
     queryFn: () => told(api.GET("/v1/incidents", { params: { query: { fingerprint, limit: SHOWN } } })),
@@ -30,7 +32,7 @@ export function Members({ fingerprint }: { fingerprint: string }) {
             </Anchor>{" "}
             <Text span c="dimmed" fz="sm">
               {visible(one.owner)} · {one.host && <>{visible(one.host)} · </>}
-              {texts.incident.states[one.state] ?? one.state} · <Ago at={one.at} />
+              {stateOf(one)} · <Ago at={one.at} />
             </Text>
           </List.Item>
         ))}

@@ -3,6 +3,7 @@ import { Link } from "wouter";
 import type { Schemas } from "../../api/client";
 import { Ago } from "../../parts/ago";
 import { useCause } from "../../parts/cause";
+import { useIncidentState } from "../../parts/incident-state";
 import { LogLines } from "../../parts/log-lines";
 import { visible } from "../../parts/plain";
 import { useTexts } from "../../texts/texts";
@@ -18,6 +19,7 @@ export function decidingOf(incident: Whole | undefined): string[] {
 /** What it is, what to do about it, and by which line that is known. */
 export function Verdict({ incident }: { incident: Whole }) {
   const texts = useTexts();
+  const stateOf = useIncidentState();
   const cause = useCause();
   const finding = (incident.context.finding ?? {}) as Record<string, unknown>;
   const sure = typeof finding.confidence === "number" ? Math.round(finding.confidence * 100) : null;
@@ -30,7 +32,7 @@ export function Verdict({ incident }: { incident: Whole }) {
             {cause(incident.cause)[0]}
           </Title>
           <Badge variant="light" color={incident.state === "held" ? "orange" : "gray"} c="var(--ink)" tt="none">
-            {texts.incident.states[incident.state] ?? incident.state}
+            {stateOf(incident)}
           </Badge>
           <Text fz="sm" c="dimmed">
             <Ago at={incident.at} />
