@@ -14,7 +14,7 @@ import { theme, variables } from "./theme";
 const queries = new QueryClient({
   defaultOptions: {
     queries: {
-      retry: (count, problem) => count < 3 && !(problem instanceof Problem && problem.status >= 400 && problem.status < 500),
+      retry: (count, problem) => count < 3 && !(problem instanceof Problem && ((problem.status >= 400 && problem.status < 500) || problem.status === 501)),
       staleTime: 1_000,
       refetchOnWindowFocus: true,
     },

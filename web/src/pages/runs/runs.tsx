@@ -3,7 +3,7 @@ import { useDebouncedValue, useDocumentTitle } from "@mantine/hooks";
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { Link, useSearchParams } from "wouter";
-import { api, told, type Schemas } from "../../api/client";
+import { api, Problem, told, type Schemas } from "../../api/client";
 import { Ago } from "../../parts/ago";
 import { visible } from "../../parts/plain";
 import { ProblemBox } from "../../parts/problem-box";
@@ -76,7 +76,8 @@ export default function Runs() {
       told(api.GET("/v1/runs", { params: { query: { state, owner, name, limit: SHOWN, cursor: pageParam } } })),
     initialPageParam: null as string | null,
     getNextPageParam: (last) => last.cursor,
-    refetchInterval: 10_000,
+    // A server without an engine for runs has none later either.
+    refetchInterval: (query) => (query.state.error instanceof Problem && query.state.error.status === 501 ? false : 10_000),
     placeholderData: keepPreviousData,
   });
   const columns = useMemo<Column<RunRow>[]>(
