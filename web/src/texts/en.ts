@@ -558,7 +558,7 @@ export const en = {
     wait: (n: number) => `${many(n, "failure needs", "failures need")} attention:`,
     seconds: (value: number) => {
       if (value < 1) return `${Number(value.toFixed(value < 0.095 ? 2 : 1))} s`;
-      if (value < 120) return `${Math.round(value)} s`;
+      if (value < 120) return `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} s`;
       if (value < 7_200) return `${Math.round(value / 60)} min`;
       return value < 172_800 ? `${Math.round(value / 3_600)} h` : `${Math.round(value / 86_400)} d`;
     },

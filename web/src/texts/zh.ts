@@ -549,7 +549,7 @@ export const zh: Texts = {
     wait: (n) => `${n} 个故障等待处理：`,
     seconds: (value) => {
       if (value < 1) return `${Number(value.toFixed(value < 0.095 ? 2 : 1))} 秒`;
-      if (value < 120) return `${Math.round(value)} 秒`;
+      if (value < 120) return `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} 秒`;
       if (value < 7_200) return `${Math.round(value / 60)} 分钟`;
       return value < 172_800 ? `${Math.round(value / 3_600)} 小时` : `${Math.round(value / 86_400)} 天`;
     },

@@ -3,7 +3,7 @@ import { useDocumentTitle } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useRef } from "react";
 import { Link } from "wouter";
-import { api, told, type Schemas } from "../../api/client";
+import { api, Problem, told, type Schemas } from "../../api/client";
 import type { InboxGroup } from "../../api/inbox-group";
 import { useMay } from "../../api/session";
 import { Ago } from "../../parts/ago";
@@ -70,7 +70,7 @@ function Tags({ error }: { error: Known }) {
                     {place === 0 ? texts.error.tags[tag] : ""}
                   </Table.Th>
                   <Table.Td style={{ overflowWrap: "anywhere" }}>{visible(value)}</Table.Td>
-                  <Table.Td w="35%">
+                  <Table.Td w={{ base: "20%", sm: "35%" }}>
                     <Progress value={(100 * count) / error.count} aria-label={`${visible(value)}: ${count}`} />
                   </Table.Td>
                   <Table.Td className="numbers" w={70}>
@@ -148,6 +148,7 @@ export default function KnownError({ fingerprint }: { fingerprint: string }) {
   const groups = useGroups(fingerprint);
   const error = found.data;
   useDocumentTitle(`${error ? visible(error.title) : texts.pages.error} · Forestay`);
+  if (found.error instanceof Problem && found.error.status === 422) return <Text>{texts.app.missing}</Text>;
   if (error === undefined) return found.isError ? <ProblemBox problem={found.error} /> : <Loader size="sm" aria-label={texts.app.loading} />;
   const number = (n: number) => n.toLocaleString(texts.language);
   return (
@@ -162,7 +163,7 @@ export default function KnownError({ fingerprint }: { fingerprint: string }) {
         <Group gap="xs" mt={4}>
           <ErrorState state={error.state} />
           {groups.some((one) => one.storm) && (
-            <Badge color="orange" variant="light" size="sm" c="var(--ink)">
+            <Badge color="orange" variant="light" size="sm" c="var(--ink)" tt="none">
               {texts.inbox.storm}
             </Badge>
           )}

@@ -27,6 +27,8 @@ const KEYS = [
   ["/", "filter"],
   ["?", "help"],
 ] as const;
+/** As the server sorts them. */
+const DEAREST = [{ id: "core_hours", desc: true }];
 type View = (typeof VIEWS)[number];
 /** The states of what each view counts. */
 const STATES: Record<View, string> = { attention: "held,waiting", approval: "held", questions: "held", recovering: "open,acting,waiting", recovered: "complete" };
@@ -358,7 +360,7 @@ export default function Inbox() {
                 <Cards groups={groups} lately={lately} />
               ) : (
                 <div className="panel">
-                  <Rows caption={texts.inbox.title} columns={columns} rows={groups} idOf={groupId} openRow={(one) => navigate(pageOf(one))} />
+                  <Rows caption={texts.inbox.title} columns={columns} rows={groups} idOf={groupId} openRow={(one) => navigate(pageOf(one))} first={DEAREST} />
                 </div>
               ))}
             {!later && !asks && hidden.current > 0 && (
