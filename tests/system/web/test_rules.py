@@ -133,7 +133,7 @@ async def test_a_rule_is_written_from_an_incident_and_the_waiting_run_goes_on(lo
 async def test_the_rule_of_an_unknown_cause_is_drafted_for_its_error_alone(
     log_in: LogIn, broken: Callable[..., Awaitable[list[str]]], site: RunSite
 ) -> None:
-    (name,) = await broken(1, "riddle", owner="rie", log_tail="the riddle has no answer\n")
+    (name,) = await broken(1, "riddle", owner="rie", log_tail="something odd\n")
     shown = (await site.server.person("viewer", tenant=TENANT).get(f"/v1/incidents/{name}")).json()
     assert shown["cause"] == "unknown"
     ann = await log_in("ann", "rule-author")
@@ -167,7 +167,11 @@ async def test_versions_are_compared_and_gone_back_to(log_in: LogIn, site: RunSi
     page = ann.page
     await page.get_by_role("button", name="What changed").first.click()
     await expect(page.get_by_text("promoted:")).to_be_visible()
-    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    phone = (await log_in("ann", "rule-author", phone=True)).page
+    await phone.goto(page.url)
+    await expect(phone.get_by_role("button", name="What changed").first).to_be_visible()
+    for wide in (page, phone):
+        assert await wide.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     await page.get_by_role("button", name="Roll back to version 1").click()
     dialog = page.get_by_role("dialog", name="Roll back to version 1")
     await expect(dialog.get_by_text("withdrawn:")).to_be_visible()
