@@ -180,6 +180,13 @@ async def test_an_error_has_an_address_a_state_and_somebody_who_has_it(log_in: L
     await expect(main.get_by_text("new", exact=True)).to_be_visible()
 
 
+async def test_an_address_that_no_error_can_have_leads_to_no_page(log_in: LogIn) -> None:
+    ann = await log_in("ann", "viewer")
+    await ann.page.goto(f"{ann.server.url}/errors/nonexist")
+    await expect(ann.page.get_by_text("There is no such page.")).to_be_visible()
+    assert await ann.page.get_by_role("alert").count() == 0
+
+
 async def test_the_list_is_walked_by_keys_and_its_filters_stand_in_the_address(log_in: LogIn, broken: Broken) -> None:
     await broken(1, "first", owner="joy", log_tail="KeyError: 'first'\n")
     await broken(1, "second", owner="joy", log_tail="IndexError: list index out of range\n")
