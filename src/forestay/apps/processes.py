@@ -240,7 +240,7 @@ def dev(
     flows: Annotated[Path | None, typer.Option(help="Folder of trusted Python flows, which are run by name.")] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run everything on this machine, to try it out. Server, orchestrator, reconciler, a pilot and Temporal, on SQLite. Ctrl-C stops it; nothing is lost."""
+    """Run everything on this machine, to try it out. Server, orchestrator, reconciler, a pilot and Temporal, on SQLite. Ctrl-C stops it; running jobs start again with the next one."""
     require("dev", "server", "flows")
     _logs(verbose=verbose, audit=verbose)
     from forestay.apps.config.settings import load

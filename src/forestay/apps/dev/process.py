@@ -58,6 +58,7 @@ async def run_dev(settings: Settings, *, slots: int, verbose: bool) -> None:
 async def _run_parts(
     settings: Settings, own: socket.socket, slots: int, temporal: DevServer | str, *, verbose: bool
 ) -> None:
+    _say("Starting server, orchestrator, reconciler and pilot …")
     components = make_components(settings)
     kept = ReconcilerComponents(components)
     services = ServerComponents(components, kept)
@@ -203,4 +204,4 @@ def _welcome(settings: Settings, slots: int, user: str, link: str, missing: str)
     say("  forestay run FLOW.yaml")
     if missing:
         _say(missing)
-    say("Ctrl-C stops it; nothing is lost.")
+    say("Ctrl-C stops it. Running jobs are stopped then, and start again with the next `forestay dev`.")

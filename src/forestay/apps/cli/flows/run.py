@@ -154,7 +154,7 @@ def _tell_failed_jobs(session: Session, run: str) -> None:
     for job in job_list.jobs:
         why = f": {cause(job['last'])}" if job["last"] else ""
         element = "" if job["index"] is None else f"[{job['index']}]"
-        words = f"Job {job['name']}{element} {job['state']}{why}. See: forestay story {short(job['id'])}"
+        words = f"Job {job['name']}{element} {job['state']}{why}. See: forestay explain {short(job['id'])}"
         session.out.say(neutral.line(words))
         show_output(session, job["id"], indent="  | ")
     if job_list.cursor:

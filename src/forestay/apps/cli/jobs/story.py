@@ -151,6 +151,7 @@ def next_steps(job: Job) -> list[tuple[str, str]]:
     """The possible actions on a job in its present state: the purpose, and the command."""
     name, state = job["id"], job["state"]
     log = ("See its output", f"forestay logs {name}")
+    why = ("See why it failed", f"forestay explain {name}")
     if job["held"]:
         holder = "" if job["owner"] in job["holders"] else f" --holder {job['holders'][0]}"
         return [("Release it", f"forestay release {name}{holder}"), ("Cancel it", f"forestay cancel {name}")]
@@ -161,6 +162,7 @@ def next_steps(job: Job) -> list[tuple[str, str]]:
         return [("Follow its output", f"forestay logs -f {name}"), ("Wait for it", f"forestay wait {name}"), ("Cancel it", f"forestay cancel {name}")]  # fmt: skip
     if state == "faulted":
         return [
+            why,
             log,
             ("Retry it, once the cause is fixed", f"forestay retry {name}"),
             ("Count it as complete", f"forestay force-complete {name} --attempt {job['attempt']} --reason …"),
@@ -171,5 +173,6 @@ def next_steps(job: Job) -> list[tuple[str, str]]:
         return [log, *place]
     if state in {"failed", "cancelled"}:
         tried = [log] if job["attempt"] else []
+        tried = [why, *tried] if state == "failed" else tried
         return [*tried, ("See its command, to submit it again", f"forestay describe {name}")]
     return []

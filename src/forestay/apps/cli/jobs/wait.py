@@ -93,7 +93,7 @@ def wait_for(
             if job["state"] == "faulted" and job["id"] not in ids and not waiting.arrived(job):
                 ids.add(job["id"])
                 why = f" ({neutral.line(cause(job['last']))})" if job["last"] else ""
-                out.say(f"{job['id']} has failed{why} and may need a decision: forestay story {job['id']}")
+                out.say(f"{job['id']} has failed{why}. See: forestay explain {job['id']}")
 
         try:
             return wait_by_client(
@@ -125,7 +125,7 @@ def exit_code(session: Session, waiting: WaitedJobs, *, propagate: bool = False)
     for job in bad[:10]:
         why = f" ({neutral.line(cause(job['last']))})" if job["last"] and job["state"] == "failed" else ""
         session.out.say(
-            f"{job['id']} {neutral.line(job['name'])} is {job['state']}{why}. See: forestay story {job['id']}"
+            f"{job['id']} {neutral.line(job['name'])} is {job['state']}{why}. See: forestay explain {job['id']}"
         )
     if len(bad) > 10:
         session.out.say(f"and {len(bad) - 10:,} more")

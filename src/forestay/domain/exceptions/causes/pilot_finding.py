@@ -150,11 +150,11 @@ _BAD_CLAIM = _KnownError(
 
 _NO_CONTAINER = _KnownError(
     Cause.NODE, RetryNeed.ELSEWHERE,
-    "It needs a container, but this host has no runtime for its image.", "Install Apptainer, Podman or bubblewrap there; the job may succeed elsewhere.",
+    "It needs a container, but this host has no runtime for its image.", "Install Apptainer or Podman there (bubblewrap runs unpacked images only); the job may succeed elsewhere.",
 )  # fmt: skip
 _NO_CONTAINER_ANYWHERE = _KnownError(
     Cause.POLICY, RetryNeed.NO,
-    "It needs a container, and no pilot here has a runtime for its image.", "Install Apptainer, Podman or bubblewrap on the hosts of the pilots; for TES tasks, an administrator can set tes_containers instead.",
+    "It needs a container, and no pilot here has a runtime for its image.", "Install Apptainer or Podman on the hosts of the pilots (bubblewrap runs unpacked images only); for TES tasks, an administrator can set tes_containers instead.",
 )  # fmt: skip
 _IMAGE: dict[str, _KnownError] = {
     "not-found": _KnownError(

@@ -240,7 +240,7 @@ class JobActions:
                     reason = f"in {_destination(more)}; {reason}"
                 resources = changed_needs(document.resources, needs)
                 if needs and resources == document.resources:
-                    return TransitionRefused("the job already has the maximum")
+                    return TransitionRefused(_nothing_more(document.resources, needs))
                 notes = {**more, RETRIES: entered(_ledger(document, incident), incident.cause).as_plain()}
                 return _resent(
                     incident,
@@ -481,6 +481,14 @@ def changed_needs(resources: Resources, needs: Mapping[Amount, NeedChange]) -> R
         if wanted > before:
             changes[amount.value] = wanted
     return replace(resources, **changes)
+
+
+def _nothing_more(resources: Resources, needs: Mapping[Amount, NeedChange]) -> str:
+    """Why a change of needs changes nothing."""
+    for amount, need in needs.items():
+        if need.factor is not None and not getattr(resources, amount.value):
+            return f"the job asked for no {amount.value}, so there is nothing to multiply"
+    return "the job already has the maximum"
 
 
 def _ledger(document: JobDocument, incident: Incident) -> Ledger:

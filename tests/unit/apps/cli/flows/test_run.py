@@ -121,7 +121,7 @@ def test_a_run_that_failed_says_why_and_where_to_look(forestay: Shell, api: Fake
     assert (ended.code, ended.out) == (8, f"{run} failed\n")
     assert "first: failed · 40 of 40 · 2 failed · 7.5 s · exit code 3" in ended.err
     assert "Why: first failed" in ended.err
-    assert "forestay story 00000007" in ended.err
+    assert "forestay explain 00000007" in ended.err
     assert "\n  | reading\n  | no such " in ended.err
     assert "\x1b" not in ended.err
     assert "00000008" not in ended.err

@@ -148,7 +148,7 @@ def test_wait_gives_the_code_of_failed_jobs(forestay: Shell, api: FakeApi) -> No
     ended = forestay("submit", "--wait", "--json", "--", "false")
     assert ended.code == 8
     assert ended.json["ended"][0]["state"] == "failed"
-    assert "forestay story" in ended.err
+    assert "forestay explain" in ended.err
 
 
 @pytest.mark.parametrize(

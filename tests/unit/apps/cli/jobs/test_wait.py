@@ -73,7 +73,7 @@ def test_exit_codes(forestay: Shell, api: FakeApi, job: dict[str, object], words
     api.jobs[JOB] = job
     ended = forestay("wait", *words, JOB)
     assert ended.code == code
-    assert ("forestay story" in ended.err) == (code != 0)
+    assert ("forestay explain" in ended.err) == (code != 0)
 
 
 def test_a_timeout(forestay: Shell, api: FakeApi) -> None:

@@ -67,3 +67,21 @@ async def test_a_job_in_which_nothing_failed_is_taken_back_and_sent_off_with_mor
     document = (await store.get(["one"]))["one"].document
     assert (document.state, document.claim, document.resources.memory) == (State.AVAILABLE, None, 2 << 30)
     assert (document.releases, document.holders) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("memory", "words"),
+    [
+        (0, "the job asked for no memory, so there is nothing to multiply"),
+        (1 << 40, "the job already has the maximum"),
+    ],
+)
+async def test_more_of_nothing_is_refused_with_the_reason(store: SqlJobStore, memory: int, words: str) -> None:
+    clock, writer = SystemClock(), CheckedWriter(store)
+    recover = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
+    needs = Resources(cpus=1, memory=memory)
+    await store.write([DocumentChange(job("one", tenant="lab", attempt=1, resources=needs), None)])
+    more = Resubmit(Resubmission.CHANGED, {Amount.MEMORY: NeedChange(factor=2, at_most=1 << 40)})
+    incident = Incident("i1", "lab", "ann", ExceptionType.CONSTRAINT_VIOLATION, at=1, job="one", attempt=1)
+    outcome = await recover.recover(incident, more, step="step-1")
+    assert (outcome.done, outcome.detail) == (False, words)
