@@ -68,7 +68,8 @@ def _shipped(parts: list[str] | tuple[str, ...], *, whole: bool) -> Iterator[tup
 
 
 def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPath, bytes]]:
-    ignored = _ignored(folder)
+    # What an installation compiles is no file of ours.
+    ignored = ["__pycache__", *_ignored(folder)]
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if any(fnmatch(entry.name, name) for name in ignored):
             continue

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Path, Query, Request, Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import EngineCaller, RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import INT64, Model
+from forestay.apps.server.http.schemas import INT64, Model, PlainValue
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.engine_run import EngineEvent, EngineRun, EventKind, UnansweredAction
 from forestay.domain.exceptions.incidents.incident import CLOSED
@@ -36,7 +36,7 @@ EngineName = Annotated[
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 """The engine's own names of runs and tasks."""
 Word = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Data = dict[Annotated[str, Field(min_length=1, max_length=100)], JsonValue]
+Data = dict[Annotated[str, Field(min_length=1, max_length=100)], PlainValue]
 
 
 class EventIn(Model):
@@ -54,7 +54,7 @@ class EventIn(Model):
     """The owner of the run; only a token of role `engine` may name another than itself."""
     parent: Annotated[str, Field(max_length=200)] = ""
     data: Data = Field(default_factory=dict, max_length=200)
-    result: JsonValue = None
+    result: PlainValue = None
     evidence: Data = Field(default_factory=dict, max_length=100)
     """As `forestay classify` reads it: exit_code, signal, log_tail, scheduler_state and so on."""
     tasks: dict[Key, Annotated[str, Field(max_length=40)]] = Field(default_factory=dict, max_length=1000)

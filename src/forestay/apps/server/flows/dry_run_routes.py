@@ -8,14 +8,14 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.flows.flow_routes import FlowName, FlowText, Version, flow_of_text
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import Model
+from forestay.apps.server.http.schemas import Model, PlainValue
 from forestay.apps.server.jobs.job_answers import ResourcesOut
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.definition.flow_plan import FlowPlan
@@ -34,7 +34,7 @@ class DryRunIn(Model):
     """The version of a stored flow, or the name of a Python flow."""
     text: FlowText | None = None
     """Or a flow in YAML or JSON, which is not stored."""
-    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    params: dict[Annotated[str, Field(max_length=200)], PlainValue] = Field(default_factory=dict, max_length=1000)
 
 
 class InputCheckOut(Out):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import Submitter, TheDesk
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import Id, Model
+from forestay.apps.server.http.schemas import Id, Model, PlainValue
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.ports.errors import Permanent
 
@@ -21,7 +21,7 @@ router = Router(prefix="/v1", tags=["runs"])
 class ExternalEventIn(Model):
     event: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
     key: Annotated[str, Field(max_length=200)] = ""
-    data: dict[Annotated[str, Field(max_length=64)], JsonValue] = Field(default_factory=dict, max_length=100)
+    data: dict[Annotated[str, Field(max_length=64)], PlainValue] = Field(default_factory=dict, max_length=100)
     """The outputs of the tasks that wait for it; at most 4 kB as JSON."""
     id: Id | None = None
     """The same in every repetition; generated if left out."""

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.approvals import WAITS, alone, ask, verb_act
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import Holder, Id, Model, Reason
+from forestay.apps.server.http.schemas import Holder, Id, Model, PlainValue, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.schemas import ContinueIn
 from forestay.domain.flows.definition.flow import Flow, all_tasks
@@ -96,7 +96,7 @@ class FlowVerbIn(Model):
     """The same in every repetition; generated if left out."""
     reason: Reason = ""
     holder: Holder | None = None
-    changes: dict[Annotated[str, Field(max_length=100)], JsonValue] = Field(default_factory=dict, max_length=100)
+    changes: dict[Annotated[str, Field(max_length=100)], PlainValue] = Field(default_factory=dict, max_length=100)
     only_failed: bool = False
     """For a scatter that has ended: succeeded elements stay as they are."""
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.flows.flow_routes import engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import Model
+from forestay.apps.server.http.schemas import Model, PlainValue
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.definition.answer_form import answer_problems, completed_answer
 from forestay.formats.jobs.job_public import time_text
@@ -52,7 +52,7 @@ class QuestionsOut(Out):
 
 
 class QuestionAnswerIn(Model):
-    answer: dict[Annotated[str, Field(max_length=64)], JsonValue] = Field(default_factory=dict, max_length=50)
+    answer: dict[Annotated[str, Field(max_length=64)], PlainValue] = Field(default_factory=dict, max_length=50)
     """Values by the names of the form's fields; a field that is left out has its default."""
 
 

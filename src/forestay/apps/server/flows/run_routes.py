@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.flows.flow_routes import FlowName, FlowVerbIn, Version, engine_of, verb_of
 from forestay.apps.server.http.answers import Out, Time, errors
@@ -17,7 +17,7 @@ from forestay.apps.server.http.approvals import WAITS, alone, ask, verb_act
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import INT64, Model
+from forestay.apps.server.http.schemas import INT64, Model, PlainValue
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.engine_run import engine_of_version
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
@@ -43,7 +43,7 @@ RunState = Literal[
 class RunIn(Model):
     flow: Version | FlowName
     """The version of a stored flow, or the name of a Python flow."""
-    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    params: dict[Annotated[str, Field(max_length=200)], PlainValue] = Field(default_factory=dict, max_length=1000)
 
 
 class StartedOut(Out):
@@ -152,7 +152,7 @@ class AnsweredOut(Out):
 class ResumeIn(Model):
     task: str = Field(default="", max_length=200)
     """The task to start from; empty: all that failed or never began."""
-    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    params: dict[Annotated[str, Field(max_length=200)], PlainValue] = Field(default_factory=dict, max_length=1000)
     """Parameters that change."""
     reason: str = Field(default="", max_length=1000)
     dry_run: bool = False

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.flows.flow_routes import FlowName, Version, engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import Model, Reason
+from forestay.apps.server.http.schemas import Model, PlainValue, Reason
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.execution.run_names import run_keyed
 from forestay.domain.flows.schedule import DAY, MAX_CATCH_UP, MAX_CRON, NAME, Overlap, RunSchedule, start_key
@@ -31,7 +31,7 @@ class ScheduleIn(Model):
     flow: Version | FlowName
     """The version of a stored flow, or the name of a Python flow."""
     cron: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1, max_length=MAX_CRON)]
-    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    params: dict[Annotated[str, Field(max_length=200)], PlainValue] = Field(default_factory=dict, max_length=1000)
     time_zone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
     catch_up: Annotated[int, Field(ge=1, le=MAX_CATCH_UP)] = DAY
     """Seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 INT64 = 2**63 - 1
 
@@ -22,6 +22,24 @@ def one_line(text: str) -> str:
     return text
 
 
+def storable(value: JsonValue) -> JsonValue:
+    """Values with whole numbers that every store and reader of JSON has."""
+    left: list[JsonValue] = [value]
+    while left:
+        match left.pop():
+            case bool():
+                continue
+            case int() as number if abs(number) > INT64:
+                raise ValueError("whole numbers have at most 64 bits")
+            case list() as values:
+                left += values
+            case dict() as fields:
+                left += fields.values()
+    return value
+
+
+PlainValue = Annotated[JsonValue, AfterValidator(storable)]
+"""Any value of JSON: data of an event, parameters of a run, an answer."""
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 Word = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@+-]+$")]
 """Tenants, owners, teams: they become part of keys."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Path, Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.flows.flow_routes import Version, engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import Id, Model
+from forestay.apps.server.http.schemas import Id, Model, PlainValue
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.formats.jobs.job_public import time_text
 from forestay.services.rules.worklet_bindings import WorkletBinding
@@ -24,7 +24,7 @@ LateBoundTask = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,99}$")]
 
 class LateBoundTaskIn(Model):
     flow: Version
-    params: dict[Annotated[str, Field(max_length=200)], JsonValue] = Field(default_factory=dict, max_length=1000)
+    params: dict[Annotated[str, Field(max_length=200)], PlainValue] = Field(default_factory=dict, max_length=1000)
     """Parameters that override those of the task."""
 
 

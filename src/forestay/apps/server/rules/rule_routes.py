@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Path, Query, Response
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk, Viewer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.http.schemas import INT64, Id, Model, NoNul
+from forestay.apps.server.http.schemas import INT64, Id, Model, NoNul, PlainValue
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
@@ -33,7 +33,7 @@ LevelName = Annotated[RuleSetLevel, Path()]
 SetName = Annotated[str, Path(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,99}$")]
 RuleName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 TaskName = Annotated[str, Field(max_length=100, pattern=r"^(\*|[A-Za-z_][A-Za-z0-9_.-]*)?$")]
-Told = Annotated[dict[Annotated[str, Field(max_length=200)], JsonValue], Field(max_length=200)]
+Told = Annotated[dict[Annotated[str, Field(max_length=200)], PlainValue], Field(max_length=200)]
 Number = Annotated[int, Field(ge=0, le=INT64)]
 MOST_VERSIONS = 500
 MOST_OF_FILE = 200
@@ -43,7 +43,7 @@ FileRuleName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,39}$")]
 class ConclusionIn(Model):
     playbook: Annotated[str, Field(max_length=64)] = ""
     """The name of a playbook,"""
-    steps: Annotated[list[dict[Annotated[str, Field(max_length=100)], JsonValue]], Field(max_length=32)] = Field(
+    steps: Annotated[list[dict[Annotated[str, Field(max_length=100)], PlainValue]], Field(max_length=32)] = Field(
         default_factory=list
     )
     """or its steps."""

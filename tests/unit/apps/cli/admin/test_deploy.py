@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tests.unit.apps.cli.conftest import Shell
+
+from forestay.apps.cli.admin.deploy import _files
 
 ROOT = Path(__file__).parents[5]
 
@@ -29,6 +31,13 @@ def test_all_files_are_written_and_programs_can_be_run(forestay: Shell, tmp_path
     assert (tmp_path / "out/shim/forestay-shim").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "out/systemd/forestay-server.service").stat().st_mode & 0o777 == 0o644
     assert forestay("deploy", "write", str(tmp_path / "out")).code == 0
+
+
+def test_what_an_installation_compiled_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.pyc").write_bytes(b"")
+    (tmp_path / "a.py").write_bytes(b"")
+    assert [str(path) for path, _ in _files(tmp_path, PurePosixPath("launcher"))] == ["launcher/a.py"]
 
 
 def test_one_part(forestay: Shell, tmp_path: Path) -> None:
