@@ -248,7 +248,10 @@ async def test_a_preempted_pod_is_preempted(room: KubernetesRoom) -> None:
         "value": 1000,
     }
     await asyncio.to_thread(room.admin.create, resource, "")
-    node = {"kubernetes.io/hostname": "n1"}
+    # A node of its own: what other tests left on a shared one would be preempted in its place.
+    name = f"full-{uuid4().hex[:8]}"
+    await asyncio.to_thread(add_node, room.admin, name)
+    node = {"kubernetes.io/hostname": name}
     try:
         batch = room.agent(node_selector=node)
         job = await submitted(batch, pilot(cpus=7))
@@ -261,6 +264,7 @@ async def test_a_preempted_pod_is_preempted(room: KubernetesRoom) -> None:
         await until(other, winner, running)
     finally:
         room.admin.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{urgent}")
+        room.admin.delete(f"/api/v1/nodes/{name}")
 
 
 async def test_a_pod_of_a_node_that_falls_silent_is_lost_and_not_replaced(room: KubernetesRoom) -> None:
