@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
+import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 INT64 = 2**63 - 1
@@ -23,7 +24,7 @@ def one_line(text: str) -> str:
 
 
 def storable(value: JsonValue) -> JsonValue:
-    """Values with whole numbers that every store and reader of JSON has."""
+    """Values that every store and reader of JSON has: numbers of at most 64 bits, and texts without half of a surrogate pair."""
     left: list[JsonValue] = [value]
     while left:
         match left.pop():
@@ -35,6 +36,10 @@ def storable(value: JsonValue) -> JsonValue:
                 left += values
             case dict() as fields:
                 left += fields.values()
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        raise ValueError(f"it cannot be stored: {error}") from error
     return value
 
 
