@@ -1,6 +1,6 @@
 """`forestay demo --auto` as a visitor starts it, on a real Temporal: every act comes out as promised, and the figures of its report are those of the store that it leaves.
 
-It costs between one and two minutes of processor time: eight processes are started, and two of them again.
+It costs between one and two minutes of processor time: twelve processes are started, and two of them again.
 """
 
 from __future__ import annotations
@@ -53,12 +53,16 @@ def figures(act: dict[str, Any]) -> dict[str, Any]:
     return {figure["name"]: figure["value"] for figure in act["figures"]}
 
 
-async def stored(folder: Path, act: dict[str, Any]) -> Sequence[JobDocument]:
-    """The documents of the jobs of an act's runs."""
+def of_runs(act: dict[str, Any]) -> JobQuery:
+    """The jobs of an act's runs."""
+    return JobQuery(anyof={"run": act["runs"]})
+
+
+async def stored(folder: Path, query: JobQuery) -> Sequence[JobDocument]:
     store = SqlJobStore(f"sqlite:///{folder / 'kept' / 'forestay.db'}")
     await store.open()
     try:
-        page = await store.search(JobQuery(anyof={"run": act["runs"]}), limit=1000)
+        page = await store.search(query, limit=1000)
     finally:
         await store.close()
     return [stored_job.document for stored_job in page.jobs]
@@ -72,7 +76,7 @@ def test_every_act_comes_out_as_promised(folder: Path) -> None:
 
 async def test_the_counter_of_the_kills_is_that_of_the_store(folder: Path) -> None:
     act = acts(folder)["P4"]
-    shown, jobs = figures(act), await stored(folder, act)
+    shown, jobs = figures(act), await stored(folder, of_runs(act))
     assert shown["jobs accepted"] == len(jobs) == sum(job.state is State.COMPLETED for job in jobs)
     assert shown["extra attempts"] == sum(job.attempt - 1 for job in jobs) > 0
     assert shown["of them recorded with their reason"] == shown["extra attempts"]
@@ -85,17 +89,32 @@ async def test_the_counter_of_the_kills_is_that_of_the_store(folder: Path) -> No
 
 async def test_the_figures_of_caches_and_patterns_are_those_of_the_store(folder: Path) -> None:
     act = acts(folder)["P3"]
-    shown, jobs = figures(act), await stored(folder, act)
+    shown, jobs = figures(act), await stored(folder, of_runs(act))
     ends = [job.last for job in jobs if job.last is not None]
     assert shown["jobs completed"] == len(ends) == len(jobs) == 31
     assert shown["bytes of inputs staged"] == sum(end.input_bytes or 0 for end in ends)
     for host in ("alba", "brio", "cima"):
         assert shown[f"of them on host {host}"] == sum(end.host == host for end in ends) > 0
     act = acts(folder)["P0"]
-    (fit,) = [job for job in await stored(folder, act) if job.name == "fit"]
+    (fit,) = [job for job in await stored(folder, of_runs(act)) if job.name == "fit-model"]
     shown = figures(act)
     assert (shown["bytes of memory at last"], shown["attempts of that job"]) == (fit.resources.memory, fit.attempt)
     assert shown["bytes of memory at first"] < fit.resources.memory
+
+
+async def test_what_a_lost_domain_had_begun_ran_here(folder: Path) -> None:
+    act = acts(folder)["P0"]
+    shown = figures(act)
+    lines = [line.split(" ", 1) for line in (folder / "kept" / "nights").read_text().splitlines()]
+    there = {night for night, where in lines if where.startswith(f"{folder / 'kept' / 'south'}/")}
+    here = {night for night, where in lines if not where.startswith(f"{folder / 'kept' / 'south'}/")}
+    assert shown["sub-flows"] == len(there | here) == 16
+    assert shown["of them begun in the other domain"] == len(there)
+    assert shown["of those run again here when it was lost"] == len(there & here) > 0
+    page = (folder / "report.html").read_text()
+    jobs = await stored(folder, JobQuery(anyof={"name": ["read-run", "fit-model", "night"]}))
+    assert [int(count) for count in re.findall(r"claim × (\d+)", page)] == [sum(job.attempt for job in jobs)]
+    assert shown["jobs of sub-flows completed here"] == len(here) == sum(job.name == "night" for job in jobs)
 
 
 def test_nothing_is_left_running(folder: Path) -> None:

@@ -12,7 +12,7 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -95,9 +95,17 @@ async def fetch_program(cache: Path) -> Program:
 class DevServer:
     """One development server with its file."""
 
-    def __init__(self, program: Path, folder: Path, *, on_line: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        program: Path,
+        folder: Path,
+        *,
+        namespaces: Sequence[str] = ("default",),
+        on_line: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.program = program
         self.folder = folder
+        self.namespaces = namespaces
         self.told = on_line
         self.port = _free_port()
         self._process: asyncio.subprocess.Process | None = None
@@ -147,6 +155,7 @@ class DevServer:
         arguments = [
             str(self.program.absolute()), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port),
             "--db-filename", str(self.folder / "temporal.db"), "--log-level", "error",
+            *(word for name in self.namespaces for word in ("--namespace", name)),
         ]  # fmt: skip
         # Neither settings of the user's own Temporal nor secrets of ours.
         environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), "LANG": "C.UTF-8"}

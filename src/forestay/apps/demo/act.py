@@ -43,6 +43,8 @@ class ActResult:
     summary: str = ""
     """One line for the terminal."""
     runs: list[str] = field(default_factory=list)
+    diagram: str = ""
+    """A picture for the report, as SVG."""
 
     def figure(self, name: str, value: float | str, source: str) -> None:
         self.figures.append(ActFigure(name, value, source))

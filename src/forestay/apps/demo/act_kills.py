@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from forestay.apps.demo.act import Act, ActResult, DemoStage, NotAsPromisedError
+from forestay.apps.demo.site import SLOTS
 from forestay.client.api.schemas import Job, RunDetails, TransitionJson
 
 COMMITS = frozenset({"complete", "adopt"})
@@ -26,7 +27,7 @@ async def play(stage: DemoStage, result: ActResult) -> None:
     away = time.monotonic() - began
     await stage.until(lambda: _working(stage, run), f"the pilot on {VICTIM} to work")
     killed.append(await pilot.kill())
-    await stage.site.start_pilot(VICTIM)
+    await stage.site.start_pilot(VICTIM, SLOTS)
     details = await stage.ended(run)
     result.figure("processes killed with kill -9", len(killed), "the demonstration, by process id")
     result.figure("seconds without a server", round(away, 1), "the demonstration's clock")

@@ -19,7 +19,7 @@ from forestay.apps.config.settings import Settings
 from forestay.apps.demo import act_approval, act_caches, act_kills, act_patterns, act_rules
 from forestay.apps.demo.act import PATIENCE, Act, ActResult, DemoStage, NotAsPromisedError
 from forestay.apps.demo.report import PlayedAct, report_page
-from forestay.apps.demo.site import HOSTS, DemoSite
+from forestay.apps.demo.site import HOSTS, NAMESPACES, DemoSite
 from forestay.apps.demo.storage import slow_storage
 from forestay.client import AsyncForestayClient, ClientError, Patience
 from forestay.client.api import calls
@@ -61,8 +61,7 @@ async def _play(settings: Settings, folder: Path, *, auto: bool, report: Path) -
         async with AsyncForestayClient(site.url, token, patience=Patience(seconds=PATIENCE)) as client:
             stage = DemoStage(site, client, auto, _say)
             await _answers(client, site)
-            for host in HOSTS:
-                await site.start_pilot(host)
+            await site.start_pilots()
             if not auto:
                 link = await client.send(calls.login_link())
                 _say(f"Open this link in a browser, once and within ten minutes:\n  {link['url']}")
@@ -122,10 +121,10 @@ async def _site(settings: Settings, folder: Path) -> AsyncIterator[DemoSite]:
             program = await fetch_program(settings.cache)
         except Transient as error:
             raise Transient(f"the demonstration needs Temporal: {error}.\n{HOW_TO_GET_TEMPORAL}") from error
-    temporal = DevServer(program.path, folder / "temporal", on_line=_say)
+    temporal = DevServer(program.path, folder / "temporal", namespaces=NAMESPACES, on_line=_say)
     (folder / "near").mkdir()
     with slow_storage(folder / "near") as near:
-        site = DemoSite(folder, temporal, near)
+        site = DemoSite(folder, temporal.address, NAMESPACES[0], temporal_server=temporal, near=near)
         await temporal.start()
         try:
             await site.start()

@@ -22,8 +22,12 @@ h1 { margin-bottom: 0 } h2 { margin: 2.5rem 0 0 } .paper { color: #5a6475; margi
 .good { color: #0b6b3a } .bad { color: #a3141e } table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #dde1e8; vertical-align: top }
 td.value { font-variant-numeric: tabular-nums; font-weight: 600 } td.source { color: #5a6475 }
+.wide { overflow-x: auto } .diagram { width: 100%; min-width: 32rem; max-width: 47.5rem; font-size: 14px } .diagram text { text-anchor: middle; fill: currentColor }
+.diagram rect { fill: #fff; stroke: currentColor } .diagram path[d*=Q] { fill: none; stroke: currentColor }
+.diagram .taken path, .diagram .entered rect { stroke: #0b6b3a; stroke-width: 2.5 } .diagram .idle { opacity: .35 }
+.diagram .taken text { paint-order: stroke; stroke: #fff; stroke-width: 4px }
 @media (prefers-color-scheme: dark) { body { color: #e6e9ef; background: #14171d } .paper, td.source { color: #98a2b3 } td, th { border-color: #2c3340 }
-.good { color: #5fcf95 } .bad { color: #ff8a8f } }
+.good { color: #5fcf95 } .bad { color: #ff8a8f } .diagram .taken path, .diagram .entered rect { stroke: #5fcf95 } .diagram .taken text { stroke: #14171d } .diagram rect { fill: #14171d } }
 """
 
 
@@ -72,6 +76,7 @@ def _section(entry: PlayedAct) -> str:
 <p class="paper">{_text(TITLES[act.paper])}</p>
 <p>{_text(act.contributes)}</p>
 {outcome}
+<div class="wide">{entry.result.diagram}</div>
 <table><thead><tr><th>measured</th><th>value</th><th>read from</th></tr></thead><tbody>
 {rows}
 <tr><td>seconds</td><td class="value">{entry.seconds:.1f}</td><td class="source">the demonstration's clock</td></tr>

@@ -1,100 +1,33 @@
-"""The processes of the demonstration, each one a child that can be killed: Temporal, server, reconciler, orchestrator, and pilots on three named hosts."""
+"""What runs for the demonstration: Temporal, the visitor's domain with pilots on three named hosts, and a neighbouring domain for the act that loses it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import random
-import signal
-import socket
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from forestay.adapters.private_file import write_private
-from forestay.adapters.temporal.dev_server import DevServer, tied
-from forestay.apps.config.settings import Settings, load
+from forestay.adapters.temporal.dev_server import DevServer
+from forestay.apps.demo.domain import DemoDomain
 from forestay.apps.demo.storage import DemoStorage
-from forestay.apps.operations.tokens import make_token
 
 HOSTS = ("alba", "brio", "cima")
-SITE = "demo"
 SLOTS = 2
 """Of each host."""
-LEASE = 20
-"""Seconds: short enough for a visitor, long enough for a machine that is busy."""
-PORTS = (10_000, 30_000)
-GIBIBYTE = 1 << 30
-HOUR = 3600
+NEIGHBOUR = "south"
+NEIGHBOURS_HOST = "dora"
+NEIGHBOURS_SLOTS = 4
+NAMESPACES = ("default", NEIGHBOUR)
+"""Of Temporal, one for each domain."""
 
 
-@dataclass(slots=True, eq=False)
-class DemoProcess:
-    """One place, filled by one process after the other."""
+@dataclass(slots=True, eq=False, kw_only=True)
+class DemoSite(DemoDomain):
+    """The visitor's domain, and everything around it."""
 
-    name: str
-    words: Sequence[str]
-    environment: dict[str, str]
-    log: Path
-    process: asyncio.subprocess.Process | None = None
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid if self.process is not None else 0
-
-    async def start(self) -> None:
-        with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C reaches it through us. If we are killed, the kernel ends it.
-            self.process = await asyncio.create_subprocess_exec(
-                *tied([sys.executable, *self.words]),
-                env=self.environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    async def ended(self) -> None:
-        if self.process is not None:
-            await self.process.wait()
-
-    async def kill(self) -> int:
-        """kill -9 of this process alone; its id."""
-        process = self.process
-        if process is None or process.returncode is not None:
-            raise RuntimeError(f"{self.name} does not run; its log is {self.log}")
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-        return process.pid
-
-    async def stop(self) -> None:
-        if self.process is None:
-            return
-        for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0)):
-            with suppress(ProcessLookupError):
-                self.process.send_signal(number)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(patience):
-                    await self.process.wait()
-                    return
-
-
-@dataclass(slots=True, eq=False)
-class DemoSite:
-    """Everything that runs, and the folder in which it keeps its files."""
-
-    folder: Path
-    temporal: DevServer
+    temporal_server: DevServer
     near: DemoStorage
-    port: int = field(default_factory=lambda: _free_port())
-    processes: dict[str, DemoProcess] = field(default_factory=dict)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
     @property
     def far(self) -> Path:
@@ -102,33 +35,17 @@ class DemoSite:
         return self.folder / "far"
 
     @property
-    def outputs(self) -> Path:
-        return self.folder / "outputs"
-
-    @property
     def notice(self) -> Path:
         """The file whose text stands on top of every page."""
         return self.folder / "notice"
 
-    @property
-    def settings(self) -> Settings:
-        return load(self.environment)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Of every process here; none of the user's own settings."""
+    def own_settings(self) -> dict[str, str]:
         elements = [
             {"name": "near", "kind": "http", "url": self.near.url, "private": True, "rules": [_RULE]},
             {"name": "far", "kind": "file", "path": str(self.far), "rules": []},
         ]
         levels = [{"wait": 0}, {"wait": 1, "tries": 2}]
-        settings = {
-            "store": f"sqlite:///{self.folder / 'forestay.db'}",
-            "state": str(self.folder),
-            "port": str(self.port),
-            "lease": str(LEASE),
-            "temporal": self.temporal.address,
-            "outputs": str(self.outputs),
+        return {
             "notice": str(self.notice),
             "flow_files": str(self.folder),
             "storage": json.dumps(elements),
@@ -137,61 +54,31 @@ class DemoSite:
             "retry_policies": json.dumps({"default": {"levels": levels, "then": "rollback"}}),
             "unanswered": json.dumps({"network": "retry"}),
         }
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("FORESTAY_")}
-        return kept | {f"FORESTAY_{name.upper()}": value for name, value in settings.items()}
-
-    def token(self, subject: str, *roles: str) -> str:
-        return make_token(self.settings, subject=subject, tenant="default", roles=roles, seconds=12 * HOUR)
 
     async def start(self) -> None:
-        """Start everything but the pilots, which want a server that answers."""
-        self.outputs.mkdir(exist_ok=True)
         self.far.mkdir(exist_ok=True)
-        write_private(self.folder / "enrol-token", self.token("demo-pilot", "enrol"))
-        await self.temporal.ready()
-        for name in ("server", "reconciler", "orchestrator"):
-            await self._start(name, "-m", "forestay", name)
+        await self.temporal_server.ready()
+        await DemoDomain.start(self)
 
-    async def start_pilot(self, host: str) -> None:
-        await self._start(
-            f"pilot-{host}", "-m", "forestay_pilot",
-            "--server", self.url,
-            "--token-file", str(self.folder / "enrol-token"),
-            "--host", host,
-            "--site", SITE,
-            "--slots", str(SLOTS),
-            "--cpus", str(SLOTS),
-            "--memory", str(4 * GIBIBYTE),
-            "--disk", str(4 * GIBIBYTE),
-            "--outputs", str(self.outputs),
-            "--work", str(self.folder / "work" / host),
-            "--cache", str(self.folder / "cache" / host),
-            "--cache-space", str(GIBIBYTE),
-            "--share", "127.0.0.1",
-            "--grace", "1",
-        )  # fmt: skip
+    async def start_pilots(self) -> None:
+        for host in HOSTS:
+            await self.start_pilot(host, SLOTS)
 
-    async def _start(self, name: str, *words: str) -> None:
-        child = DemoProcess(name, words, self.environment, self.folder / f"{name}.log")
-        await child.start()
-        self.processes[name] = child
+    @asynccontextmanager
+    async def neighbour(self) -> AsyncIterator[DemoDomain]:
+        """Another domain with its own store, processes and pilot; stopped in the end."""
+        folder = self.folder / NEIGHBOUR
+        folder.mkdir()
+        domain = DemoDomain(folder, self.temporal, NEIGHBOUR)
+        try:
+            await domain.start()
+            yield domain
+        finally:
+            await domain.stop()
 
     async def stop(self) -> None:
-        """Pilots first, while a server can still take what they have."""
-        pilots = [child for name, child in self.processes.items() if name.startswith("pilot-")]
-        others = [child for child in self.processes.values() if child not in pilots]
-        await asyncio.gather(*(child.stop() for child in pilots))
-        await asyncio.gather(*(child.stop() for child in others))
-        await self.temporal.stop()
+        await DemoDomain.stop(self)
+        await self.temporal_server.stop()
 
 
 _RULE = {"match": "/demo/(.*)", "to": "$1"}
-
-
-def _free_port() -> int:
-    """One below the ports of outgoing connections: the server is killed and started again, and no connection may take its port meanwhile."""
-    while True:
-        port = random.randrange(*PORTS)  # noqa: S311 - no secret
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
