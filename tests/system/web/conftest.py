@@ -88,14 +88,21 @@ async def _visitors(request: pytest.FixtureRequest, site: RunSite, browser: Brow
         return people[-1]
 
     yield come
-    done = {name for name, act in ACTS.items() for person in people for asked in person.acted if act.was(asked)}
-    for person in people:
-        if request.node.stash.get(FAILED, False):
-            print(await person.seen())  # noqa: T201 - what they saw when the test failed
-        await person.context.close()
-    if not request.node.stash.get(FAILED, False):
-        claimed = {name for mark in request.node.iter_markers("acts") for name in mark.args}
-        assert claimed <= done, f"the test says that it does {sorted(claimed - done)}"
+    claimed = {name for mark in request.node.iter_markers("acts") for name in mark.args}
+
+    async def all_done() -> bool:
+        done = {name for name, act in ACTS.items() for person in people for asked in person.acted if act.was(asked)}
+        return claimed <= done
+
+    try:
+        if not request.node.stash.get(FAILED, False):
+            # A page may show what came of an act before the browser has told of its answer.
+            await until(all_done, f"all of {sorted(claimed)}, which the test says that it does")
+    finally:
+        for person in people:
+            if request.node.stash.get(FAILED, False):
+                print(await person.seen())  # noqa: T201 - what they saw when the test failed
+            await person.context.close()
 
 
 @pytest.fixture

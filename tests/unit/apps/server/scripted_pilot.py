@@ -49,6 +49,15 @@ class ScriptedPilot:
         claims: list[dict[str, Any]] = answer.json()["claims"]
         return claims
 
+    async def claim_many(self, number: int) -> list[dict[str, Any]]:
+        """So many claims, by as many requests as it takes: one is answered with what is at hand."""
+        claims: list[dict[str, Any]] = []
+        while len(claims) < number:
+            more = await self.claim(most=number - len(claims))
+            assert more, f"{len(claims)} of {number} jobs"
+            claims += more
+        return claims
+
     async def renew(self) -> None:
         """Take a new token, as real pilots do long before theirs ends."""
         answer = await self.post("token", {})
