@@ -6,8 +6,8 @@
     just bench executor --peers parsl,dask,celery,dbos --seconds 0.1 --calls 100 --rounds 3 --name executor_naps
 
 Forestay stores every call and its result, and so does DBOS (on PostgreSQL, with Forestay on PostgreSQL beside it); Parsl, Dask and Celery (on a Redis that keeps
-nothing on disk) have theirs in memory. Two workers each. The arms take turns, in another order each round. Three arms are there for honesty: a job and a request
-for each call (`one each`), a store on a disk that is memory (`not durable`), and, by `--seconds`, tasks of a length at which all should be alike.
+nothing on disk) have theirs in memory. Two workers each. The arms take turns, in another order each round. Some arms are there for honesty: a job for each call, which may be tried
+again (`retried`), with a request for each too (`one each`), a store on a disk that is memory (`not durable`), and, by `--seconds`, tasks of a length at which all should be alike.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from forestay.client.executor import executor as executors
 WORKERS = 2
 GOAL = 3.0
 OWN = "forestay"
-ON_POSTGRES, ONE_EACH, NOT_DURABLE = "forestay on postgres", "forestay, one each", "forestay, not durable"
+ON_POSTGRES, NOT_DURABLE = "forestay on postgres", "forestay, not durable"
+RETRIED, ONE_EACH = "forestay, retried", "forestay, one each"
 PEERS = ("parsl", "dask", "celery", "dbos")
 LIKE = {"dbos": ON_POSTGRES}
 """The arm of ours that a peer is held against, where it is not the first."""
@@ -130,6 +131,7 @@ async def arms_of(asked: argparse.Namespace) -> AsyncIterator[list[Arm]]:
         if asked.honest:
             # A call that may be tried again shares its job with no other.
             mapped = stack.enter_context(pool_of(url, token, max_attempts=2))
+            arms.append(Arm(RETRIED, mapped, _spent(running)))
             arms.append(Arm(ONE_EACH, one_each(mapped), _spent(running), share=10))  # slow: a tenth of the calls
             await ours(NOT_DURABLE, "", folder("/dev/shm"))  # noqa: S108 - a disk that is memory is what is wanted
         if "dbos" in peers:

@@ -139,7 +139,7 @@ TWELVE = (
     ),
     Benchmark(
         2, "against executors", "executor", "one call a job ≥ 1 × each, bundled ≥ 3 × each",
-        "*One call a job*: a request, a job and a claim for each call, stored on disk, two attempts; *bundled*: up to 32 calls share a job, stored on disk, one attempt. Parsl, Dask and Celery send each call for itself with what batching they have by default, keep it in memory, and try once; DBOS stores each call in PostgreSQL. Two workers each.",
+        "*One call a job*: each call has a job, a claim and two attempts, stored on disk; the executor sends what waits in one request, and the pilot's claims and completions travel together; *one request a call too*: it sends each call for itself; *bundled*: up to 32 calls share a job, stored on disk, one attempt. Parsl, Dask and Celery send each call for itself with what batching they have by default, keep it in memory, and try once; DBOS stores each call in PostgreSQL. Two workers each.",
         beside.executors,
         beside.calls_missing(),
     ),
