@@ -524,6 +524,7 @@ export const en = {
     askedFor: "Asked for",
     task: (task: string) => `task ${task}`,
     waitsFor: (what: string) => `waiting for ${what}`,
+    waits: (why: string) => `It waits: ${why}.`,
     heldBy: (who: string) => `held by ${who}`,
     more: "More of",
     moreIt: "Run it again with more",

@@ -517,6 +517,7 @@ export const zh: Texts = {
     askedFor: "请求的资源",
     task: (task) => `任务 ${task}`,
     waitsFor: (what) => `等待${what}`,
+    waits: (why) => `作业在等待：${why}。`,
     heldBy: (who) => `被 ${who} 挂起`,
     more: "增加",
     moreIt: "增加后重新运行",

@@ -98,6 +98,7 @@ class PilotClass(NamedTuple):
 
     id: str
     facts: Mapping[str, object]
+    resources: Resources = Resources()
 
 
 def pilot_class(pilot: Pilot) -> PilotClass:
@@ -124,7 +125,7 @@ def pilot_class(pilot: Pilot) -> PilotClass:
         "features": features,
     }
     shared = repr(sorted((name, value) for name, value in facts.items() if name != HOST))
-    return PilotClass(sha256(shared.encode()).hexdigest()[:32], facts)
+    return PilotClass(sha256(shared.encode()).hexdigest()[:32], facts, pilot.resources)
 
 
 def without_containers(pilots: Sequence[Pilot], wanted: frozenset[str]) -> frozenset[str] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,8 +105,21 @@ async def test_what_no_pilot_satisfies_is_named(tmp_path: Path) -> None:
     picky = job('os == "el8"')
     async with desk_with(tmp_path, [picky], {}) as desk:
         await desk.pilots.put_pilot(machine("el9"), None)
-        assert await desk.matcher.unsatisfied(picky) == 'os == "el8"'
-        assert await desk.matcher.unsatisfied(job('os == "el9"')) == ""
+        assert await desk.matcher.waits_for(picky) == 'no pilot satisfies os == "el8"'
+        assert await desk.matcher.waits_for(job('os == "el9"')) == ""
+
+
+async def test_what_no_pilot_is_large_enough_for_is_named(tmp_path: Path) -> None:
+    large = job()
+    large = large.having(resources=replace(large.resources, memory=900 << 30, gpus=2))
+    async with desk_with(tmp_path, [large], {}) as desk:
+        assert await desk.matcher.waits_for(large) == "no pilot is connected"
+    async with desk_with(tmp_path, [large], {}) as desk:
+        for free in (Resources(8, 24 << 30), Resources(1, 100 << 30, 0, 4)):
+            await desk.pilots.put_pilot(replace(machine("el9"), id=f"p-{free.cpus}", resources=free), None)
+        told = await desk.matcher.waits_for(large)
+        assert told == "no pilot is large enough: 900 GiB of memory needed, the nearest has 100 GiB of memory"
+        assert await desk.matcher.waits_for(job()) == ""
 
 
 async def test_no_more_run_than_there_are_seats(tmp_path: Path) -> None:

@@ -137,6 +137,11 @@ export default function Job({ name, incident }: { name: string; incident?: Whole
               <span className="plain">{job.id}</span>
             </Text>
           </Group>
+          {job.waiting && (
+            <Text fz="sm" data-waiting>
+              {texts.jobs.waits(visible(job.waiting))}
+            </Text>
+          )}
         </div>
         <Steering job={job} />
       </Group>

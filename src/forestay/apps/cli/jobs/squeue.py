@@ -113,14 +113,20 @@ def reason(job: Job, now: datetime) -> str:
     return "None"
 
 
+_NO_PILOT = {
+    "no pilot is connected": "NoPilot",
+    "no pilot is large enough": "NoPilotLargeEnough",
+    "no pilot satisfies": "NoPilotSatisfies",
+}
 _QUOTA = re.compile(r"quota of (\w+) (\S+): (?:(\d+) of (\d+) )?")
 
 
 def waits_for(job: Job) -> str:
     """Why no pilot gets a job although slots may be free, in one word."""
     waiting = str(job.get("waiting") or "")
-    if waiting.startswith("no pilot satisfies"):
-        return "NoPilotSatisfies"
+    for words, reason in _NO_PILOT.items():
+        if waiting.startswith(words):
+            return reason
     if over := _QUOTA.match(waiting):
         kind, name, used, most = over.groups()
         return f"Quota:{kind}:{name}" + (f":{used}/{most}" if used else "")

@@ -128,7 +128,7 @@ class JobOut(Out):
     overlap_possible: bool
     version: str | None
     waiting: str = ""
-    """Why no pilot gets it although slots are free: a quota is used up, no pilot satisfies its requirements, or a licence has no free seat."""
+    """Why no pilot gets it although slots may be free: a quota is used up, no pilot is connected, none is large enough or satisfies its requirements, or a licence has no free seat."""
     incident: str = ""
     """The incident of its failed attempt, while somebody has to act on it;"""
     waits_for: str = ""

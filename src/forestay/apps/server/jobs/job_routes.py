@@ -132,18 +132,15 @@ async def read(context: TheDesk, who: Viewer, job: str) -> Response:
 
 
 async def _waiting(context: RequestContext, stored: Stored) -> dict[str, str]:
-    """Why no pilot gets a job although slots are free: its requirements, licences or quotas."""
+    """Why no pilot gets a job although slots may be free: a quota, the pilots themselves, or licences."""
     document = stored.document
     if document.state is not State.AVAILABLE:
         return {}
-    if over := await context.services.quotas.waits_for(document):
-        return {"waiting": over}
-    if not document.extra:
-        return {}
-    if required := await context.services.requirements.unsatisfied(document):
-        return {"waiting": f"no pilot satisfies {required}"}
-    missing = await context.services.seats.waits_for(document)
-    return {"waiting": missing} if missing else {}
+    services = context.services
+    for asked in (services.quotas, services.requirements, services.seats):
+        if waiting := await asked.waits_for(document):
+            return {"waiting": waiting}
+    return {}
 
 
 async def _needing_somebody(context: RequestContext, jobs: Sequence[Stored]) -> Mapping[str, dict[str, str]]:

@@ -15,8 +15,9 @@ from typing import Any
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import IncidentState
 from forestay.domain.jobs.job_document import JobDocument, State, downstream_of
-from forestay.domain.jobs.resources import Resources, fits, resource_class
+from forestay.domain.jobs.resources import fits, resource_class
 from forestay.domain.pilots.pilot import Pilot, PilotState, carries
+from forestay.domain.scheduling.too_small import lacking
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.exceptions.incident_store import IncidentQuery
@@ -32,7 +33,6 @@ from forestay.services.shared.quarantine import Quarantine
 KIND = ExceptionType.RESOURCE_UNAVAILABLE
 MOST = 1000
 """The most waiting jobs that are checked in one pass, the longest waiting first."""
-AMOUNTS = ("cpus", "memory", "disk", "gpus", "wall")
 MOVING = frozenset(set(State) - {State.AVAILABLE})
 
 
@@ -130,8 +130,8 @@ class UnavailabilityMonitor:
             "fitting": len(fitting),
         }
         if pilots and not fitting:
-            nearest = min(pilots, key=lambda pilot: len(_missing(need, pilot.resources)))
-            more |= {"missing": _missing(need, nearest.resources)}
+            nearest = min(pilots, key=lambda pilot: len(lacking(need, pilot.resources)))
+            more |= {"missing": lacking(need, nearest.resources)}
             more |= {"nearest": {"pilot": nearest.id, "host": nearest.host, "site": nearest.site}}
         context = job_context(document, now)
         context["evidence"] = {"more": more}
@@ -171,13 +171,3 @@ class UnavailabilityMonitor:
                 note = f"it was claimed meanwhile: {stored.document.state}"
                 change = StatusChange(IncidentState.COMPLETE, other_stored.status.n, note)
                 await self.pipeline.log.move({other_stored.status.id: change})
-
-
-def _missing(need: Resources, free: Resources) -> dict[str, int]:
-    """How much of each resource a pilot lacks."""
-    lacking: dict[str, int] = {}
-    for name in AMOUNTS:
-        wanted, there = getattr(need, name), getattr(free, name)
-        if wanted is not None and there is not None and wanted > there:
-            lacking[name] = wanted - there
-    return lacking

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.apps.server.asks import problem, read, submit_one
-from tests.unit.apps.server.running import RunningServer
+from tests.unit.apps.server.running import Domain, RunningServer
 from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 
 A100 = {"name": "GPU-1", "vendor": "nvidia", "model": "A100", "memory": 40 << 30}
@@ -27,6 +27,17 @@ async def test_a_flow_with_a_wrong_requirement_is_refused(server: RunningServer,
     text = "forestay: 1\nname: f\ntasks:\n  a:\n    command: [x]\n    requires: cpus + 1\n"
     body = problem(await ada.post("/v1/flows", json={"text": text}), 422)
     assert body["errors"] == [{"at": "tasks.a.requires", "detail": "1:1: a requirement must be bool; this is int"}]
+
+
+async def test_a_job_that_is_larger_than_every_pilot_says_so(own_domain: Domain, tenant: str) -> None:
+    async with own_domain.server() as server:
+        ada = server.person("submitter", tenant=tenant)
+        job = await submit_one(ada, resources={"memory": 900 << 30})
+        assert (await read(ada, job))["waiting"] == "no pilot is connected"
+    async with own_domain.server() as server:  # a list of pilots is kept for some seconds
+        await ScriptedPilot.register(server, tenant, resources={"cpus": 2, "memory": 24 << 30})
+        words = "no pilot is large enough: 900 GiB of memory needed, the nearest has 24 GiB of memory"
+        assert (await read(server.person("submitter", tenant=tenant), job))["waiting"] == words
 
 
 async def test_a_job_waits_for_a_pilot_that_satisfies_it_and_its_devices_are_recorded(
