@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 MOST = 20
 INDENT = 12
 """The column of the values."""
+STATES = {
+    "open": "no decision yet",
+    "acting": "a playbook is running",
+    "waiting": "an action was taken; its result is pending",
+    "held": "waits for a person",
+    "complete": "answered",
+    "failed": "given up",
+}
+"""What has become of a failure, as the pages say it."""
 
 
 def explain(
@@ -65,6 +74,10 @@ def _named(session: Session, name: str | None) -> tuple[Job | None, IncidentWhol
     if name is None:
         try:
             incident = session.client.incident(session.incident(NEWEST))
+            held = incident["state"] == "held"
+            session.out.say(
+                "The newest failure that needs attention:" if held else "No failure needs attention. The newest one:"
+            )
         except NotFoundError:
             # A failure is recorded some seconds after the job has failed.
             page = session.client.find_jobs({"state": ["faulted", "failed"]}, sort="-changed", limit=1)
@@ -160,12 +173,10 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
     for step in incident["steps"]:
         detail_data = step["detail"] if step["detail"] != f"incident {incident['id']}" else ""
         yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + detail_data if detail_data else '')}"
-    note = (
-        f": {neutral.line(incident['note'])}"
-        if incident["note"] and incident["note"] != f"incident {incident['id']}"
-        else ""
-    )
-    yield f"  Stands    {paint(incident['state'], 'red' if incident['state'] in {'held', 'failed'} else 'green')}{note}"
+    said = {f"incident {incident['id']}", *(why_decided(decision) for decision in incident["decisions"])}
+    note = f": {neutral.line(incident['note'])}" if incident["note"] and incident["note"] not in said else ""
+    words = STATES.get(incident["state"], incident["state"])
+    yield f"  Now       {paint(words, 'red' if incident['state'] in {'held', 'failed'} else 'green')}{note}"
 
 
 def _last_lines(evidence: dict[str, Any]) -> list[str]:

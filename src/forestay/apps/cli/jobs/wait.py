@@ -93,7 +93,7 @@ def wait_for(
             if job["state"] == "faulted" and job["id"] not in ids and not waiting.arrived(job):
                 ids.add(job["id"])
                 why = f" ({neutral.line(cause(job['last']))})" if job["last"] else ""
-                out.say(f"{job['id']} has failed{why}. See: forestay explain {job['id']}")
+                out.say(f"attempt {job['attempt']} of {job['id']} failed{why}. See: forestay explain {job['id']}")
 
         try:
             return wait_by_client(

@@ -45,7 +45,7 @@ def test_a_rule_is_named_briefly_and_told_in_words(forestay: Shell, api: FakeApi
     ended = forestay("explain", job)
     assert 'resubmit, by rule 0f1e2d3c of domain/site: if cause == "memory"; it needs more' in ended.out
     assert "Done      resubmit: done\n" in ended.out
-    assert ended.out.rstrip().endswith("Stands    complete")
+    assert ended.out.rstrip().endswith("Now       answered")
 
 
 def test_an_incident_of_another_engine_has_no_job_and_is_explained_by_itself(forestay: Shell, api: FakeApi) -> None:
@@ -129,7 +129,13 @@ def test_right_after_a_failure_it_is_said_that_its_cause_comes(forestay: Shell, 
 def test_where_nothing_needs_attention_the_newest_failure_is_meant(forestay: Shell, api: FakeApi) -> None:
     api.put(job_json(3))
     api.incidents.append(incident_json(1, job=job_json(3)["id"], state="complete"))
-    assert "Stands    complete" in forestay("explain").out
+    ended = forestay("explain")
+    assert "Now       answered" in ended.out
+    assert ended.err.startswith("No failure needs attention. The newest one:")
+    api.incidents.append(incident_json(2, job=job_json(3)["id"], state="held"))
+    ended = forestay("explain")
+    assert "Now       waits for a person" in ended.out
+    assert ended.err.startswith("The newest failure that needs attention:")
 
 
 WIDE = "数据" * 60

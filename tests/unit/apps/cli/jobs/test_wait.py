@@ -88,7 +88,7 @@ def test_a_failure_that_waits_for_someone_is_told(forestay: Shell, api: FakeApi)
     api.put(job_json(1, state="faulted", attempt=1, last=ending_json()))
     ended = forestay("wait", "--timeout", "0.2", JOB)
     assert ended.code == 7
-    assert f"{JOB} has failed (exit-3)" in ended.err
+    assert f"attempt 1 of {JOB} failed (exit-3)" in ended.err
 
 
 def test_many_jobs_are_read_with_few_requests(forestay: Shell, api: FakeApi) -> None:
