@@ -71,9 +71,10 @@ class RootFs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._holder.stdin is not None
-        self._holder.stdin.close()
-        self._holder.wait(60)
+        with self._holder as holder:  # closes its pipes, by which it ends
+            assert holder.stdin is not None
+            holder.stdin.close()
+            holder.wait(60)
 
     def words(self, *command: str, user: str = "root", environment: Mapping[str, str] | None = None) -> list[str]:
         """What runs a command inside, for `subprocess`."""
