@@ -41,7 +41,7 @@ def describe(session: Session, job: Annotated[str, JOB]) -> None:
             session.out.data()
         session.out.data(session.out.paint(title, "bold"))
         for label, value in rows:
-            session.out.data(f"  {label:<{width}}  {neutral.line(value)}")
+            session.out.folded(f"  {label:<{width}}  {neutral.line(value)}", width + 4)
 
 
 def description(

@@ -19,6 +19,6 @@ def why_run(session: Session, job: Annotated[str, JOB]) -> None:
     if session.out.as_json:
         session.out.document(answer)
         return
-    session.out.data(neutral.line(f"{'Reused' if answer['reused'] else 'Ran'}: {answer['why']}."))
+    session.out.folded(neutral.line(f"{'Reused' if answer['reused'] else 'Ran'}: {answer['why']}."), 2)
     for field in answer["differs"]:
         session.out.data(neutral.line(f"  differs  {field}"))

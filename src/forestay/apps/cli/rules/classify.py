@@ -97,11 +97,11 @@ def _tell(session: Session, number: int, reply: dict[str, Any]) -> None:
     out.data(f"{number}: {out.paint(reply['cause'], 'bold')} ({sure}{by}); {retry}")
     for text in (reply["words"], reply["advice"]):
         if text:
-            out.data(f"   {neutral.line(text)}")
+            out.folded(f"   {neutral.line(text)}", 3)
     for line in reply["lines"]:
         out.data(out.paint(f"   | {neutral.line(line)}", "dim"))
     if reply["also"]:
         others = ", ".join(
             f"{finding['cause']} ({finding['pattern']}, {finding['confidence']:.0%})" for finding in reply["also"]
         )
-        out.data(f"   Also seen: {neutral.line(others)}.")
+        out.folded(f"   Also seen: {neutral.line(others)}.", 3)

@@ -109,7 +109,7 @@ def replay(
         session.out.document(rules)
     else:
         for line in _lines(session, rules):
-            session.out.data(line)
+            session.out.folded(line, 2)
     return ExitCode.FAILED if rules["wrong"] or rules["errors"] else ExitCode.OK
 
 
@@ -128,10 +128,11 @@ def propose(
     for number, proposal in enumerate(rules["proposals"], 1):
         rule, replayed = proposal["rule"], proposal["replay"]
         words = f"{number}. {neutral.line(' '.join(proposal['words']))} ({proposal['id']})"
-        session.out.data(session.out.paint(words, "bold"))
-        session.out.data(
+        session.out.folded(session.out.paint(words, "bold"), 3)
+        session.out.folded(
             f"   Over all incidents it would answer {replayed['incidents']:,}, {replayed['differs']:,} with a changed result; "
-            f"{replayed['wrong']:,} wrong, core-hours saved {replayed['core_hours_saved']:,.1f}, spent {replayed['core_hours_spent']:,.1f}."
+            f"{replayed['wrong']:,} wrong, core-hours saved {replayed['core_hours_saved']:,.1f}, spent {replayed['core_hours_spent']:,.1f}.",
+            3,
         )
         steps = json.dumps(rule["conclusion"]["steps"])
         command = ["forestay", "rules", "add", "--set", rules["rule_set"], "--from", rule["reference_incident"], "--if", rule["condition"]]  # fmt: skip

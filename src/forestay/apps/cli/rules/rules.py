@@ -91,10 +91,11 @@ def _show_set(session: Session, rule_set: str, version: int | None) -> int:
         session.out.data()
         session.out.data(session.out.paint(neutral.line(f"{tree['type']} {tree['task']}".strip()), "cyan"))
         for rule, line in zip(tree["rules"], tree["words"], strict=True):
-            session.out.data(f"  {neutral.line(line)}  {session.out.paint(ids.short(rule['id']), 'dim')}")
+            indent = len(line) - len(line.lstrip()) + 4
+            session.out.folded(f"  {neutral.line(line)}  {session.out.paint(ids.short(rule['id']), 'dim')}", indent)
             if rule.get("description"):
-                indent = " " * (len(line) - len(line.lstrip()) + 4)
-                session.out.data(indent + session.out.paint(neutral.line(str(rule["description"])), "dim"))
+                described = session.out.paint(neutral.line(str(rule["description"])), "dim")
+                session.out.folded(" " * indent + described, indent)
     return ExitCode.OK
 
 
@@ -102,7 +103,7 @@ def _show_rule(session: Session, rule: dict[str, Any], rule_set: str) -> int:
     if session.out.as_json:
         session.out.document({"rule": rule, "set": rule_set})
         return ExitCode.OK
-    session.out.data(neutral.line(rule["effective"]))
+    session.out.folded(neutral.line(rule["effective"]), 2)
     session.out.data(f"  {session.out.paint('set', 'dim')}  {neutral.line(rule_set)}")
     for key in (
         "name",
@@ -118,7 +119,7 @@ def _show_rule(session: Session, rule: dict[str, Any], rule_set: str) -> int:
     ):
         if rule.get(key):
             label = "reference incident" if key == "reference_incident" else key
-            session.out.data(f"  {session.out.paint(label, 'dim')}  {neutral.line(str(rule[key]))}")
+            session.out.folded(f"  {session.out.paint(label, 'dim')}  {neutral.line(str(rule[key]))}", 4)
     return ExitCode.OK
 
 
@@ -162,7 +163,7 @@ def ask(
         session.out.document(rules)
     else:
         for line in rules["words"]:
-            session.out.data(neutral.line(line))
+            session.out.folded(neutral.line(line), 2)
         conclusion = rules["active"]["conclusion"]
         if conclusion is not None:
             session.out.data(f"conclusion: {neutral.line(json.dumps(conclusion))}")

@@ -130,6 +130,24 @@ def test_what_is_shown(forestay: Shell, asked: list[Request], words: list[str], 
     json.loads(forestay("rules", *words, "--json").out)
 
 
+def test_no_line_wraps_at_a_hundred_columns(
+    forestay: Shell, asked: list[Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = " && ".join(f'labels["part-{number}"] == "x"' for number in range(20))
+    monkeypatch.setitem(SET["trees"][0], "words", [f"if {long} then grow (shadow)"])
+    monkeypatch.setitem(SHOWN, "effective", f"if {long} then grow")
+    for of in (RULE, SHOWN):
+        monkeypatch.setitem(of, "description", "because " * 40)
+    monkeypatch.setitem(REPLAYED, "read", [f"labels.part{number}" for number in range(30)])
+    forestay.environment["COLUMNS"] = "100"
+    for words in (["show"], ["show", RULE["id"]], ["replay", "--set", "domain/site"]):
+        ended = forestay("rules", *words)
+        assert ended.code == 0, ended.err
+        assert [line for line in ended.out.splitlines() if len(line) > 100] == []
+    del forestay.environment["COLUMNS"]
+    assert f"if {long} then grow" in forestay("rules", "show").out, "whoever reads it by a program gets whole lines"
+
+
 def test_a_rule_is_added_from_a_file_and_options(forestay: Shell, asked: list[Request], tmp_path: Path) -> None:
     file = tmp_path / "rule.yaml"
     file.write_text("type: abort\ntask: align\nconclusion:\n  steps: [{action: hold}]\ncontext: {cause: memory}\n")
