@@ -420,10 +420,12 @@ packages-test *args:
     scripts/servers install nfpm roots temporal rpm
     uv run pytest -s -m "slow or not slow" tests/system/installs/test_packages.py {{ args }}
 
-# The image of deploy/Containerfile, built on a local base, started with Podman, its health checked, and the tutorial's first ten minutes typed in it: as root (minutes).
+# The images of deploy, built on a local base: the container's started with Podman, its health checked, the tutorial's first ten minutes typed in it; the services of the compose file with a pilot of the Apptainer image: as root (minutes).
 images *args:
-    scripts/servers install roots temporal podman
-    uv run pytest -s -m "slow or not slow" tests/system/installs/test_images.py {{ args }}
+    scripts/servers install roots temporal podman apptainer
+    scripts/servers start postgres
+    scripts/servers start temporal
+    eval "$(scripts/servers env)" && FORESTAY_TEST_APPTAINER="$(scripts/servers program apptainer)" uv run pytest -s -m "slow or not slow" tests/system/installs/test_images.py {{ args }}
 
 # The conda recipe, rendered by rattler-build (fetched); conda-forge is not asked for the packages that it names.
 conda-recipe:

@@ -126,6 +126,12 @@ class Podman:
             assert time.monotonic() < until, self.run("logs", name)
             time.sleep(0.5)
 
+    def base_archive(self, folder: Path) -> Path:
+        """The local base as one file, for other tools that build images."""
+        place = folder / "base.tar"
+        self._build("push", "-q", BASE, f"oci-archive:{place}")
+        return place
+
     def _build(self, *words: str) -> str:
         done = subprocess.run(
             [*self.buildah, *words],

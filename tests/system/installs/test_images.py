@@ -1,28 +1,36 @@
-"""The image of `deploy/Containerfile`, built, started and used with Podman. `just images`."""
+"""The images of `deploy`, built, started and used with Podman and Apptainer. `just images`."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import shlex
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
-from scripts import packages
+from scripts import build_pilot, packages
+from tests import servers
+from tests.live.run_site import new_namespace
 from tests.servers import installed, versions
+from tests.system.installs.compose_services import options_of, service
 from tests.system.installs.podman import IMAGE, Podman, source_folder
 from tests.system.walks import first_ten_minutes
+from tests.unit.apps.server.store_room import store_room
 
 ROOT = Path(__file__).resolve().parents[3]
 TEMPORAL = "/usr/local/bin/temporal"
 
 
-def health_check(service: str, port: int) -> list[str]:
+def health_check(of: str, port: int) -> list[str]:
     """The check that compose.yaml gives a service, for a container started by hand."""
-    check = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())["services"][service]["healthcheck"][
-        "test"
-    ]
+    check = yaml.safe_load((ROOT / "deploy/compose/compose.yaml").read_text())["services"][of]["healthcheck"]["test"]
     assert check[0] == "CMD"
     words = [word.replace("8470", str(port)) for word in check[1:]]
     return ["--health-cmd", json.dumps(words), "--health-interval", "disable"]
@@ -86,18 +94,143 @@ def serve(podman: Podman) -> None:
     assert podman.run("inspect", "--format", "{{.State.ExitCode}}", "server").strip() == "0", podman.run(
         "logs", "server"
     )
+    podman.run("rm", "server")
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    """Podman with the image."""
+    folder = tmp_path_factory.mktemp("images")
+    wheel = packages.build_wheel(folder / "dist")
+    with Podman(folder / "podman") as podman:
+        podman.make_base()
+        podman.build(source_folder(folder / "source", wheel))
+        yield podman
 
 
 @pytest.mark.slow
-def test_the_image_is_built_started_healthy_and_recovers_a_flow(tmp_path: Path) -> None:
-    wheel = packages.build_wheel(tmp_path / "dist")
-    with Podman(tmp_path / "podman") as podman:
-        podman.make_base()
-        podman.build(source_folder(tmp_path / "source", wheel))
-        shown = json.loads(podman.run("image", "inspect", IMAGE))[0]
-        assert shown["Config"]["User"] == "10001:10001"
-        serve(podman)
-        assert recover(podman, tmp_path) > 0
+def test_the_image_is_healthy_and_recovers_a_flow(podman: Podman, tmp_path: Path) -> None:
+    shown = json.loads(podman.run("image", "inspect", IMAGE))[0]
+    assert shown["Config"]["User"] == "10001:10001"
+    serve(podman)
+    assert recover(podman, tmp_path) > 0
+
+
+SERVICES = ("server", "reconciler", "orchestrator")
+FLOW = """\
+forestay: 1
+name: reads
+tasks:
+  fetch:
+    max_attempts: 3
+    outputs: {data: data.txt}
+    run: |
+      if [ "$FORESTAY_ATTEMPT" = 1 ]; then echo "curl: (56) Recv failure: Connection reset by peer" >&2; exit 56; fi
+      echo fetched > data.txt
+  report: {inputs: {in.txt: "${tasks.fetch.outputs.data}"}, run: cat in.txt}
+"""
+
+
+def pilot_image(podman: Podman, folder: Path) -> Path:
+    """`deploy/apptainer/pilot.def` built by the real Apptainer, on the local base."""
+    source = folder / "pilot"
+    build_pilot.build(source / "dist/forestay-pilot.pyz")
+    lines = (ROOT / "deploy/apptainer/pilot.def").read_text().splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == ["Bootstrap", "From"]
+    (source / "pilot.def").write_text(
+        "\n".join(["Bootstrap: oci-archive", f"From: {podman.base_archive(folder)}", *lines[2:]])
+    )
+    subprocess.run(
+        [apptainer(), "build", "pilot.sif", "pilot.def"], cwd=source, check=True, stdout=sys.stderr, stderr=sys.stderr
+    )
+    return source / "pilot.sif"
+
+
+def start_services(podman: Podman, secrets: Path, port: int, namespace: str) -> None:
+    """The profile `site`. PostgreSQL and Temporal are this machine's, under the names that the file gives them: their images cannot be fetched."""
+    host, _, temporal_port = servers.temporal().rpartition(":")
+    assert host == "127.0.0.1"
+    changed = {"FORESTAY_TEMPORAL": f"temporal:{temporal_port}", "FORESTAY_TEMPORAL_NAMESPACE": namespace}
+    for name in SERVICES:
+        options = options_of(name, secrets, changed)
+        if name == "server":
+            own = {"FORESTAY_LISTEN": "127.0.0.1", "FORESTAY_PORT": str(port)}
+            options = [*options_of(name, secrets, changed | own), *health_check(name, port)]
+        # The compose file's network resolves the names of all services; the host's network none.
+        podman.start(
+            name,
+            [*options, "--add-host", "postgres:127.0.0.1", "--add-host", "temporal:127.0.0.1"],
+            *service(name)["command"],
+        )
+        if name == "server":
+            podman.wait_until_healthy(name)
+
+
+@contextmanager
+def pilot_of(image: Path, podman: Podman, folder: Path, url: str) -> Iterator[Path]:
+    """A pilot in the image, with its log."""
+    enrolment, log = folder / "enrolment", folder / "pilot.log"
+    enrolment.touch(0o600)
+    enrolment.write_text(podman.run("exec", "server", "forestay", "token", "p", "--role", "enrol").strip())
+    (folder / "outputs").mkdir()
+    words = [apptainer(), "run", "--bind", str(folder), str(image), "--server", url, "--token-file", str(enrolment)]
+    words += ["--outputs", str(folder / "outputs"), "--work", str(folder / "work"), "--slots", "2"]
+    with log.open("w") as out, subprocess.Popen(words, stdout=out, stderr=out) as pilot:
+        try:
+            yield log
+        finally:
+            pilot.terminate()
+
+
+def run_flow(podman: Podman, folder: Path, url: str) -> None:
+    """A flow whose first job fails once; both jobs complete."""
+    token = podman.run("exec", "server", "forestay", "token", "ada", "--role", "administrator").strip()
+    environment = os.environ | {"FORESTAY_SERVER": url, "FORESTAY_TOKEN": token}
+    (folder / "flow.yaml").write_text(FLOW)
+    own = [sys.executable, "-m", "forestay"]
+    with pilot_of(pilot_image(podman, folder), podman, folder, url) as log:
+        ended = subprocess.run(
+            [*own, "run", str(folder / "flow.yaml")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+    assert ended.returncode == 0, (ended.stdout, ended.stderr, log.read_text())
+    jobs = json.loads(subprocess.check_output([*own, "jobs", "--json"], env=environment))["jobs"]
+    assert {job["name"]: (job["state"], job["attempt"]) for job in jobs} == {
+        "fetch": ("completed", 2), "report": ("completed", 1),
+    }  # fmt: skip
+
+
+def apptainer() -> str:
+    program = os.environ.get("FORESTAY_TEST_APPTAINER", "")
+    assert program, "`just images` names the program"
+    return program
+
+
+@pytest.mark.slow
+async def test_the_site_profile_of_compose_recovers_a_flow_on_a_pilot_of_the_apptainer_image(
+    podman: Podman, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    port = first_ten_minutes.free_port()
+    url = f"http://127.0.0.1:{port}"
+    async with store_room("postgresql", tmp_path) as store:
+        settings = secrets / "forestay.toml"
+        settings.write_text(f'store = "{store.replace("127.0.0.1", "postgres")}"\nurl = "{url}"\n')
+        settings.chmod(0o600)
+        os.chown(settings, 10001, 10001)
+        await asyncio.to_thread(start_services, podman, secrets, port, await new_namespace())
+        await asyncio.to_thread(run_flow, podman, tmp_path, url)
+        for name in reversed(SERVICES):
+            podman.run("stop", "--time", "60", name)
+            assert podman.run("inspect", "--format", "{{.State.ExitCode}}", name).strip() == "0", podman.run(
+                "logs", name
+            )
+            podman.run("rm", name)
 
 
 def test_a_health_check_can_be_given_by_hand() -> None:
