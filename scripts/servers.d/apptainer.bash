@@ -5,6 +5,8 @@ apptainer_program() { echo "$CACHE/apptainer-$APPTAINER_SUITE/apptainer"; }
 install_apptainer() {
   local root program place mounts=''; root=$(rootfs_folder "$APPTAINER_SUITE") program=$(apptainer_program)
   install_in "$APPTAINER_SUITE" apptainer
+  # A build shows the host's own to the image.
+  echo '127.0.0.1 localhost' >"$root/etc/hosts"
   for place in $(rootfs_places); do [ "$place" = "$STATE" ] || mounts+=" $place"; done
   mkdir -p "$(dirname "$program")"
   # It must run inside another root, not below one; in one process, so that its signals reach it.
