@@ -195,11 +195,8 @@ class ImageStore:
                     raise StoppedError
 
             size = layout.unpack(root, go_on)
-            environment = dict(
-                str(line).split("=", 1) for line in (layout.config.get("config") or {}).get("Env") or () if "=" in line
-            )
             image = replace(
-                image, location=root, digest=layout.digest, environment=environment, size=size, origin="file"
+                image, location=root, digest=layout.digest, environment=layout.environment, size=size, origin="file"
             )
         elif runtime == PODMAN:
             location, digest, size = pull_podman(program, reference, stopped)

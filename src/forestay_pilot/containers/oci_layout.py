@@ -6,11 +6,14 @@ Layers are untrusted: nothing in them can lead out of the folder, whatever links
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
+import lzma
 import os
 import shutil
 import tarfile
+import zlib
 from typing import Any, Callable
 
 from forestay_pilot.containers.image_error import CORRUPT, NOT_FOUND, PLATFORM, UNSUPPORTED, ImageError
@@ -23,6 +26,10 @@ _MOST_LINKS = 40
 _MOUNTED = ("dev", "proc", "sys", "tmp", "run", "var/tmp")
 """Folders that runtimes mount something at, and that small images may lack."""
 _PIECE = 1 << 20
+_LONGEST_DOCUMENT = 4 << 20
+"""What registries accept at most as a manifest."""
+_UNREADABLE = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile, UnicodeError)
+"""What a layer that is cut off or is no archive raises while it is read."""
 
 
 def machine() -> str:
@@ -37,39 +44,57 @@ class OciLayout:
         self._place = place
         self._name = f"oci:{place}" + (f":{tag}" if tag else "")
         try:
-            with open(os.path.join(place, "index.json"), "rb") as source:
-                index = json.load(source)
+            index = self._read(os.path.join(place, "index.json"), "index")
         except FileNotFoundError as error:
             raise ImageError(NOT_FOUND, f"the image {self._name}: there is no OCI layout at {place}") from error
-        except ValueError as error:
-            raise ImageError(CORRUPT, f"the image {self._name}: its index cannot be read: {error}") from error
         chosen = self._chosen(index, tag)
+        manifest = self._document(chosen, "manifest")
         self.digest = str(chosen["digest"])
-        manifest = self._document(chosen)
         if manifest.get("mediaType", chosen.get("mediaType")) in _INDEXES or "manifests" in manifest:
-            chosen = self._of_machine(manifest)
-            manifest = self._document(chosen)
-        self._manifest = manifest
-        self.config: dict[str, Any] = self._document(manifest["config"])
-        architecture = self.config.get("architecture")
+            manifest = self._document(self._of_machine(manifest), "manifest")
+        self._layers = self._entries(manifest, "layers")
+        config = manifest.get("config")
+        if not isinstance(config, dict):
+            raise self._corrupt("its manifest names no configuration")
+        self._config = self._document(config, "configuration")
+        architecture = self._config.get("architecture")
         if architecture and architecture != machine():
             raise self._wrong_platform(str(architecture))
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the image sets."""
+        config = self._config.get("config")
+        lines = config.get("Env") if isinstance(config, dict) else None
+        return dict(str(line).split("=", 1) for line in (lines if isinstance(lines, list) else ()) if "=" in str(line))
+
     def _chosen(self, index: dict[str, Any], tag: str) -> dict[str, Any]:
-        manifests = [entry for entry in index.get("manifests", ()) if isinstance(entry, dict)]
-        named = [entry for entry in manifests if not tag or (entry.get("annotations") or {}).get(_NAME) == tag]
+        manifests = self._entries(index, "manifests")
+        named = [entry for entry in manifests if not tag or _part(entry, "annotations").get(_NAME) == tag]
         if len(named) == 1 or (named and tag):
             return named[0]
         if not named:
-            raise ImageError(NOT_FOUND, f"the image {self._name}: the layout has no tag {tag}")
+            missing = f"no tag {tag}" if tag else "no image"
+            raise ImageError(NOT_FOUND, f"the image {self._name}: the layout has {missing}")
         raise ImageError(NOT_FOUND, f"the image {self._name}: the layout has {len(named)} images; name one by its tag")
 
     def _of_machine(self, index: dict[str, Any]) -> dict[str, Any]:
-        for entry in index.get("manifests", ()):
-            if (entry.get("platform") or {}).get("architecture") == machine():
-                return dict(entry)
-        known = sorted({str((entry.get("platform") or {}).get("architecture")) for entry in index.get("manifests", ())})
-        raise self._wrong_platform(", ".join(known))
+        manifests = self._entries(index, "manifests")
+        for entry in manifests:
+            if _part(entry, "platform").get("architecture") == machine():
+                return entry
+        raise self._wrong_platform(
+            ", ".join(sorted({str(_part(entry, "platform").get("architecture")) for entry in manifests}))
+        )
+
+    def _entries(self, document: dict[str, Any], name: str) -> list[dict[str, Any]]:
+        entries = document.get(name, [])
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise self._corrupt(f"what it names as its {name} is no list of them")
+        return entries
+
+    def _corrupt(self, why: str) -> ImageError:
+        return ImageError(CORRUPT, f"the image {self._name}: {why}")
 
     def _wrong_platform(self, known: str) -> ImageError:
         return ImageError(PLATFORM, f"the image {self._name} is for {known}, and this host is {machine()}")
@@ -85,20 +110,32 @@ class OciLayout:
                 for piece in iter(lambda: source.read(_PIECE), b""):
                     found.update(piece)
         except FileNotFoundError as error:
-            raise ImageError(CORRUPT, f"the image {self._name}: the blob {kind}:{digest} is missing") from error
+            raise self._corrupt(f"the blob {kind}:{digest} is missing") from error
         if found.hexdigest() != digest:
-            raise ImageError(CORRUPT, f"the image {self._name}: the blob {kind}:{digest} has another digest")
+            raise self._corrupt(f"the blob {kind}:{digest} has another digest")
         return path
 
-    def _document(self, entry: dict[str, Any]) -> dict[str, Any]:
-        with open(self._blob(entry), "rb") as source:
-            return dict(json.load(source))
+    def _document(self, entry: dict[str, Any], kind: str) -> dict[str, Any]:
+        return self._read(self._blob(entry), kind)
+
+    def _read(self, path: str, kind: str) -> dict[str, Any]:
+        with open(path, "rb") as source:
+            content = source.read(_LONGEST_DOCUMENT + 1)
+        if len(content) > _LONGEST_DOCUMENT:
+            raise self._corrupt(f"its {kind} is longer than {_LONGEST_DOCUMENT >> 20} MiB")
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise self._corrupt(f"its {kind} cannot be read: {error}") from error
+        if not isinstance(document, dict):
+            raise self._corrupt(f"its {kind} is no JSON object")
+        return document
 
     def unpack(self, target: str, go_on: Callable[[], None]) -> int:
         """Unpack all layers into a new folder; gives the bytes of its files. `go_on` is called again and again, and may raise."""
         os.mkdir(target)
         size = 0
-        for layer in self._manifest["layers"]:
+        for layer in self._layers:
             if "zstd" in str(layer.get("mediaType")):
                 raise ImageError(
                     UNSUPPORTED, f"the image {self._name}: layers packed with zstd cannot be unpacked here"
@@ -107,11 +144,16 @@ class OciLayout:
             try:
                 with tarfile.open(path, "r:*") as archive:
                     size += _unpack_layer(archive, target, go_on)
-            except tarfile.TarError as error:
-                raise ImageError(CORRUPT, f"the image {self._name}: a layer cannot be read: {error}") from error
+            except _UNREADABLE as error:
+                raise self._corrupt(f"a layer cannot be read: {error}") from error
         for path in _MOUNTED:
             inside(target, path.split("/"), make=True)
         return size
+
+
+def _part(entry: dict[str, Any], name: str) -> dict[str, Any]:
+    part = entry.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _unpack_layer(archive: tarfile.TarFile, root: str, go_on: Callable[[], None]) -> int:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
+import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,6 +84,70 @@ def test_a_blob_that_is_not_what_it_is_called_is_refused(tmp_path: Path) -> None
     blob.unlink()
     with pytest.raises(ImageError, match="missing"):
         OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "other"), lambda: None)
+
+
+BROKEN_INDEXES = {
+    "no object": "[]",
+    "no JSON": "{",
+    "nested too deeply": "[" * 100_000,
+    "manifests that are no list": '{"manifests": 7}',
+    "an entry that is no object": '{"manifests": ["v1"]}',
+    "too long": " " * (5 << 20),
+}
+
+
+@pytest.mark.parametrize("index", BROKEN_INDEXES.values(), ids=list(BROKEN_INDEXES))
+def test_a_broken_index_is_a_corrupt_image(tmp_path: Path, index: str) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    (layout.folder / "index.json").write_text(index)
+    with pytest.raises(ImageError) as caught:
+        OciLayout(str(layout.folder), "")
+    assert caught.value.error == "corrupt"
+
+
+BROKEN_MANIFESTS: dict[str, object] = {
+    "no object": [],
+    "no configuration": {"layers": []},
+    "a configuration that is no entry": {"config": "x", "layers": []},
+    "layers that are no list": {"config": {}, "layers": {"a": 1}},
+    "manifests that are no list": {"manifests": 3},
+    "a platform that is no object": {"manifests": [{"platform": "linux"}]},
+}
+
+
+@pytest.mark.parametrize("manifest", BROKEN_MANIFESTS.values(), ids=list(BROKEN_MANIFESTS))
+def test_a_broken_manifest_is_an_error_of_the_image(tmp_path: Path, manifest: object) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.manifests = [layout.blob(json.dumps(manifest).encode(), "image.manifest.v1+json")]
+    layout.write()
+    with pytest.raises(ImageError) as caught:
+        OciLayout(str(layout.folder), "")
+    assert caught.value.error in ("corrupt", "platform")
+
+
+def test_a_layout_without_images_has_none(tmp_path: Path) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.write()
+    with pytest.raises(ImageError, match="no image"):
+        OciLayout(str(layout.folder), "")
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, bytes])
+def test_a_layer_that_is_cut_off_is_a_corrupt_image(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    whole = compress(layer((member("a"), os.urandom(100_000))))
+    with pytest.raises(ImageError) as caught:
+        unpack(tmp_path, whole[: len(whole) // 2])
+    assert caught.value.error == "corrupt"
+
+
+@pytest.mark.parametrize("env", [None, 7, "A=1", {"A": "1"}, [1, None]])
+def test_variables_that_are_no_list_are_left_out(tmp_path: Path, env: object) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    config = layout.blob(json.dumps({"config": {"Env": env}}).encode())
+    manifest = json.dumps({"config": config, "layers": []}).encode()
+    layout.manifests = [layout.blob(manifest, "image.manifest.v1+json")]
+    layout.write()
+    assert OciLayout(str(layout.folder), "").environment == {}
 
 
 def test_of_an_image_for_several_architectures_the_hosts_is_taken(tmp_path: Path) -> None:
