@@ -18,6 +18,7 @@ from forestay.domain.jobs.specification import Effects, RunnerKind, Specificatio
 REUSE = "reuse"
 """The field of a job's document for the decision about reusing a result."""
 NOT_ASKED = "its flow does not reuse results; 'reuse: true' in the flow asks for it"
+NO_FLOW = "it belongs to no flow, and only the results of flows are reused"
 FIRST = "no earlier result of this element of the task is known"
 
 
@@ -123,7 +124,8 @@ def why_run(document: JobDocument) -> ReuseExplanation:
         )
     differs, nearest = note.get("differs"), note.get("nearest")
     fields = tuple(str(name) for name in differs) if isinstance(differs, list | tuple) else ()
-    return ReuseExplanation(None, str(note.get("why", NOT_ASKED)), fields, str(nearest) if nearest else None)
+    unasked = NO_FLOW if document.flow_ref is None else NOT_ASKED
+    return ReuseExplanation(None, str(note.get("why", unasked)), fields, str(nearest) if nearest else None)
 
 
 def expected_digests(document: JobDocument) -> Mapping[str, str]:

@@ -10,9 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.domain.jobs.inputs import JobInput
+from forestay.domain.jobs.job_document import FlowRef, JobDocument
 from forestay.domain.jobs.job_secrets import SecretReference
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.reuse import differing, named_files, never_reused, reuse_fields, reuse_key
+from forestay.domain.jobs.reuse import (
+    NO_FLOW,
+    NOT_ASKED,
+    ReuseExplanation,
+    differing,
+    named_files,
+    never_reused,
+    reuse_fields,
+    reuse_key,
+    why_run,
+)
 from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification
 
 SPEC = Specification(
@@ -113,3 +124,9 @@ def test_paths_are_found_however_deep_they_are() -> None:
         "/y",
         "/z",
     ]
+
+
+@pytest.mark.parametrize(("flow", "why"), [(FlowRef("r", "w", "v", 0, 0, 1), NOT_ASKED), (None, NO_FLOW)])
+def test_a_job_says_why_no_result_was_looked_for(flow: FlowRef | None, why: str) -> None:
+    document = JobDocument("j", "t", "s", "align", "ada", 1, 1, Resources(), flow_ref=flow)
+    assert why_run(document) == ReuseExplanation(None, why)

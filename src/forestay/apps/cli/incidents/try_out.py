@@ -70,7 +70,8 @@ def try_out(
                 if count % 1000 == 0:
                     bar.to(count)
     if silent and not lookback.losses.attempts:
-        return ExitCode.FAILED  # their errors were reported
+        session.out.complain(f"nothing was read from {' and '.join(silent)}; name files with kept output with --from")
+        return ExitCode.FAILED
     findings = lookback.report(redact_names=redact_names)
     made = f"Made by Forestay {version('forestay')} on {datetime.now().astimezone():%Y-%m-%d %H:%M}."
     try:
@@ -151,7 +152,8 @@ def _output(session: Session, words: list[str], environment: Mapping[str, str], 
         text = complaints.read(300).strip()
     if process.returncode or "error" in text:
         silent.append(words[0])
-        session.out.complain(f"{words[0]}: {neutral.line(text) or process.returncode}")
+        text = neutral.line(text).removeprefix(f"{words[0]}: ")
+        session.out.complain(f"{words[0]}: {text or f'ended with {process.returncode}'}")
 
 
 def _show(session: Session, report: dict[str, Any]) -> None:

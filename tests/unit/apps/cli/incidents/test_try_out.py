@@ -62,7 +62,8 @@ printf 'JobID|JobIDRaw|User|State|ExitCode|AllocCPUS|ElapsedRaw|End|JobName\\n9|
     (programs / "sacct").write_text("#!/bin/sh\necho 'sacct: error: no slurmdbd' >&2\n")  # and ends with 0, as it does
     ended = forestay("try", "--out", str(tmp_path / "none.html"))
     assert ended.code == 1
-    assert "sacct: sacct: error: no slurmdbd" in ended.err
+    assert ": sacct: error: no slurmdbd\n" in ended.err
+    assert "nothing was read from sacct and condor_history; name files with kept output with --from" in ended.err
     assert not (tmp_path / "none.html").exists()
 
 
