@@ -18,7 +18,7 @@ RULE: dict[str, Any] = {
     "id": "0f1e2d3c-rule", "name": "starter-memory", "condition": 'cause == "memory"', "conclusion": {"playbook": "grow"}, "state": "shadow", "author": "ann",
     "reference_incident": "i1", "description": "too little",
 }  # fmt: skip
-SET = {
+SET: dict[str, Any] = {
     "tenant": "physics", "level": "domain", "name": "site", "version": 3, "rules": 1,
     "trees": [{"type": "abort", "task": "*", "words": ['if cause == "memory" then grow (shadow)'], "rules": [RULE]}],
 }  # fmt: skip
