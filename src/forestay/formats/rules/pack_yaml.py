@@ -128,7 +128,7 @@ class _PackReader:
         self.known(value, _PACK_FIELDS, _PACK_FIELDS, ())
         name = value.get("pack", "")
         if "pack" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            self.wrong(("pack",), "a pack's name consists of lower-run words joined by hyphens")
+            self.wrong(("pack",), "a pack's name consists of lower-case words joined by hyphens")
         self.pack = str(name)
         version = value.get("version", 1)
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -165,7 +165,7 @@ class _PackReader:
         self.known(value, _FIELDS, _NEEDED, path)
         name = value.get("name", "")
         if "name" in value and not (isinstance(name, str) and _NAME.fullmatch(name)):
-            self.wrong((*path, "name"), "a name consists of lower-run words joined by hyphens")
+            self.wrong((*path, "name"), "a name consists of lower-case words joined by hyphens")
         cause = self.one_of(value, "cause", tuple(str(other_cause) for other_cause in Cause), path)
         retry = self.one_of(value, "retry", tuple(str(other_retry) for other_retry in RetryNeed), path)
         confidence = self.between(value, "confidence", 0.0, 1.0, path)
