@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dis
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,9 +26,14 @@ WITHOUT = (
 """The store, the clock and the loops: a reader does not follow a request into them."""
 STORE = "/forestay/adapters/sql/"
 ROUTES = "_routes.py"
-"""A walk begins at the route's function: who may call it was checked before."""
+"""A walk begins at the route's function and ends when it returns: the layers around all routes check who may call it, and send its answer."""
 OWN_LOOPS = frozenset({"completions", "claims"})
 """Background loops that do a part of the request's work; what the others, and the tasks that they start, do at the same time is no part of it."""
+
+RESUME, AFTER_WAIT = dis.opmap["RESUME"], 3
+"""The instruction with which each function begins or goes on, and the bits of its argument that say which of them."""
+RETURNS = frozenset(dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap)
+"""A coroutine that only waits gives a value too, by another instruction."""
 
 
 class Hop(NamedTuple):
@@ -61,8 +67,9 @@ class Walk:
 
 @contextmanager
 def walked() -> Iterator[Walk]:
-    """Record the calls that are made meanwhile."""
+    """Record the calls that are made meanwhile: a file is entered by a call, not by the return to a function that called or waited."""
     walk, places = Walk(), dict[CodeType, str]()
+    routes: list[FrameType] = []
     loop, me = asyncio.get_running_loop(), asyncio.current_task()
     background = {task for task in asyncio.all_tasks() if task is not me and task.get_name() not in OWN_LOOPS}
 
@@ -86,14 +93,18 @@ def walked() -> Iterator[Walk]:
         return task in background
 
     def called(frame: FrameType, event: str, _argument: object) -> None:
-        if event != "call":
-            return
         code = frame.f_code
+        if event == "return" and routes and frame is routes[0] and code.co_code[frame.f_lasti] in RETURNS:
+            sys.setprofile(None)
+        if event != "call" or _goes_on(frame):
+            return
         where = place(code)
         if not where or code.co_name.startswith("<") or is_background() or _is_below(frame):
             return
-        if not walk.entered and not where.endswith(ROUTES):
-            return
+        if not walk.entered:
+            if not where.endswith(ROUTES):
+                return
+            routes.append(frame)
         if not walk.entered or walk.entered[-1] != where:
             walk.entered.append(where)
         caller = frame.f_back
@@ -107,6 +118,12 @@ def walked() -> Iterator[Walk]:
     finally:
         sys.setprofile(None)
         loop.set_task_factory(None)
+
+
+def _goes_on(frame: FrameType) -> bool:
+    """Whether a coroutine or generator only goes on after it waited: it returns to its caller's text, as a function does, and is no new call."""
+    at = frame.f_lasti
+    return frame.f_code.co_code[at] == RESUME and frame.f_code.co_code[at + 1] & AFTER_WAIT != 0
 
 
 def _place(code: CodeType) -> str:
