@@ -19,13 +19,13 @@ COMPUTE, WRITE, READ, ORDER, QUEUE, NEWS = 0, 1, 2, 900, 901, 902
 
 def uniform(seed: int, job: int, what: int, again: int) -> float:
     """A number between 0 and 1, neither included (the mixing steps of splitmix64)."""
-    x = (
+    mixed = (
         seed * 0x9E3779B97F4A7C15 + job * 0xBF58476D1CE4E5B9 + what * 0x94D049BB133111EB + again * 0xD6E8FEB86659FD93
     ) & _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    x ^= x >> 31
-    return ((x >> 11) + 0.5) * 2.0**-53
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+    mixed ^= mixed >> 31
+    return ((mixed >> 11) + 0.5) * 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)

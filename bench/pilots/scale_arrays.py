@@ -55,14 +55,14 @@ def quick() -> tuple[Kernel, Any]:
     word = numpy.uint64
 
     def drawn(seed: int, job: int, what: int, again: int) -> float:
-        x = (
+        mixed = (
             word(seed) * word(0x9E3779B97F4A7C15) + word(job) * word(0xBF58476D1CE4E5B9)
             + word(what) * word(0x94D049BB133111EB) + word(again) * word(0xD6E8FEB86659FD93)
         )  # fmt: skip
-        x = (x ^ (x >> word(30))) * word(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> word(27))) * word(0x94D049BB133111EB)
-        x ^= x >> word(31)
-        return float((float(x >> word(11)) + 0.5) * 2.0**-53)
+        mixed = (mixed ^ (mixed >> word(30))) * word(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> word(27))) * word(0x94D049BB133111EB)
+        mixed ^= mixed >> word(31)
+        return float((float(mixed >> word(11)) + 0.5) * 2.0**-53)
 
     kinds = {"d": numpy.float64, "i": numpy.int32, "b": numpy.int8}
 

@@ -173,8 +173,8 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
     for step in incident["steps"]:
         detail_data = step["detail"] if step["detail"] != f"incident {incident['id']}" else ""
         yield f"  Done      {step['action']}: {step['state']}{neutral.line(' — ' + detail_data if detail_data else '')}"
-    said = {f"incident {incident['id']}", *(why_decided(decision) for decision in incident["decisions"])}
-    note = f": {neutral.line(incident['note'])}" if incident["note"] and incident["note"] not in said else ""
+    reasons = {f"incident {incident['id']}", *(why_decided(decision) for decision in incident["decisions"])}
+    note = f": {neutral.line(incident['note'])}" if incident["note"] and incident["note"] not in reasons else ""
     words = STATES.get(incident["state"], incident["state"])
     yield f"  Now       {paint(words, 'red' if incident['state'] in {'held', 'failed'} else 'green')}{note}"
 
