@@ -26,9 +26,10 @@ from forestay_pilot.process import libc
 from forestay_pilot.process.device_locks import lock_devices, unlock
 from forestay_pilot.process.guarded_payload import DEVICE_HELD, FAILURE_TAIL_BYTES, TAIL_BYTES, GuardedPayload
 from forestay_pilot.process.kernel_kills import oom_kills
-from forestay_pilot.process.payload_cgroup import make_payload_cgroup
+from forestay_pilot.process.payload_cgroup import PayloadCgroup, make_payload_cgroup
 from forestay_pilot.process.payload_start import become_payload, no_signals_ignored, start_error
 from forestay_pilot.process.process_tree import children_of, descendants_of
+from forestay_pilot.process.spawner import Spawner, find_spawner
 
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
@@ -80,6 +81,7 @@ class Guard:
         self._selector = selectors.DefaultSelector()
         self._alive = True
         self._pid = os.getpid()
+        self._spawner: Spawner | None = find_spawner()
 
     def run(self) -> None:
         """Serve until the pilot closes the socket or dies, then leave no payload behind."""
@@ -132,32 +134,49 @@ class Guard:
                     self._stop(run, request["why"], run.grace)
 
     def _start(self, request: dict[str, Any]) -> None:
-        pipes: list[int] = []
         try:
             locks = lock_devices(request["devices"])
         except OSError as error:
             self._tell({"event": "end", "claim": request["claim"], "stopped_for": DEVICE_HELD, "log_tail": str(error)})
             return
         leaf = make_payload_cgroup(request["group"], memory=request["memory"])
+        pipes: list[int] = []
         try:
             pipes += os.pipe()
-            pipes += os.pipe()
-            pid = os.fork()
+            pid = self._spawn(request, pipes[1]) if leaf is None and not locks else 0
+            if not pid:
+                pipes += os.pipe()
+                pid = self._fork(request, pipes, leaf, locks)
         except OSError as error:
             unlock([*pipes, *locks])
             if leaf is not None:
                 leaf.remove()
             self._tell({"event": "end", "claim": request["claim"], **start_error(error, "process")})
             return
-        output, output_in, exec_error, exec_error_in = pipes
-        if pid == 0:
-            become_payload(request, self._pid, output_in, exec_error_in, leaf, locks)
-        os.close(output_in)
-        os.close(exec_error_in)
+        unlock(pipes[1::2])
+        output, exec_error = pipes[0], pipes[2] if len(pipes) > 2 else -1
         os.set_blocking(output, False)
         run = self._runs[pid] = GuardedPayload(request, pid, output, exec_error, leaf, locks)
         self._selector.register(output, selectors.EVENT_READ, lambda _: self._on_output(run))
         self._tell({"event": "started", "claim": run.claim, "pid": pid})
+
+    def _fork(self, request: dict[str, Any], pipes: list[int], leaf: PayloadCgroup | None, locks: list[int]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            become_payload(request, self._pid, pipes[1], pipes[3], leaf, locks)
+        return pid
+
+    def _spawn(self, request: dict[str, Any], output: int) -> int:
+        """Start a payload without a copy of this process, if it is of the common kind; 0 if it must be forked, which then tells any error."""
+        if self._spawner is None or not request["at_hand"] or request["stdin"] or request["stdout"]:
+            return 0
+        try:
+            os.chdir(request["folder"])
+            return self._spawner.start(request["program"], request["argv"], request["environment"], output)
+        except (OSError, ValueError):
+            return 0
+        finally:
+            os.chdir("/")
 
     def _on_output(self, run: GuardedPayload) -> bool:
         """Take what the payload has written; false when there is no more for now."""
@@ -218,7 +237,7 @@ class Guard:
             "cpu": usage.ru_utime + usage.ru_stime,
             "peak_memory": usage.ru_maxrss * 1024,
         }
-        data = os.read(run.exec_error, 4096)
+        data = os.read(run.exec_error, 4096) if run.exec_error >= 0 else b""
         if data:
             run.end.update(json.loads(data))
         if not run.measured:

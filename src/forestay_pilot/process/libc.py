@@ -6,9 +6,9 @@ import ctypes
 import os
 import signal
 
-_PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
-_PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 _WRITE_OUT = 2  # SYNC_FILE_RANGE_WRITE
 
@@ -42,12 +42,12 @@ def forbid_dumps() -> bool:
 
 def die_with_parent() -> bool:
     """Be killed when the thread that forked this process ends."""
-    return bool(_prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) == 0)
+    return bool(_prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) == 0)
 
 
 def adopt_orphans() -> bool:
     """Become the parent of every descendant whose own parent has died."""
-    return bool(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(_prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def adopts_orphans() -> bool:

@@ -20,6 +20,7 @@ from forestay_pilot.containers.container_command import SECRETS, ContainerReques
 from forestay_pilot.containers.image_reference import BUBBLEWRAP, PODMAN
 from forestay_pilot.containers.runtimes import ContainerRuntimes
 from forestay_pilot.process.device_locks import VARIABLE as DEVICES
+from forestay_pilot.process.local_disks import is_local_folder, is_local_program
 from forestay_pilot.process.payload_cgroup import leaf_of
 
 if TYPE_CHECKING:
@@ -191,6 +192,9 @@ class Payload:
     memory: int = 0  # the bytes that it is kept to in its group; no limit when 0
     devices: list[str] = field(default_factory=list)  # names of what it holds while anything of it lives
     program: str = ""  # the path of its program; empty when only its own search can find it
+    at_hand: bool = (
+        False  # whether its program and folder are on disks of this host, so that its guard may wait for them
+    )
     watched: bool = False  # its first process only watches the others: a stop's SIGTERM is for those below it
     settle: float = 0.0  # seconds that what it leaves may take to clear up after it, before it is killed
     measured: bool = True  # whether what it uses is that of its first process and those below it
@@ -310,6 +314,7 @@ def make_payload(
             argv, environment = in_container(request)
         except ValueError as error:
             raise BadClaimError(str(error)) from error
+    program = _program(argv[0], environment)
     return Payload(
         claim=job.claim,
         argv=argv,
@@ -323,7 +328,8 @@ def make_payload(
         group=group,
         memory=job.memory,
         devices=list(devices),
-        program=_program(argv[0], environment),
+        program=program,
+        at_hand=bool(program) and is_local_program(program) and is_local_folder(os.path.dirname(folder)),
         watched=image is not None and image.runtime == BUBBLEWRAP,
         settle=_PODMAN_SETTLES if image is not None and image.runtime == PODMAN else 0.0,
         # Podman's containers are not children of its command: only a control group of their own shows their usage.

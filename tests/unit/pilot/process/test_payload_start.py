@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.pilot.fake_server import until
 
 from forestay_pilot.process.guard_link import GuardLink
 from forestay_pilot.process.payload import Payload, PayloadOutcome, Surroundings, make_payload, read_claim
@@ -24,7 +28,15 @@ def guard() -> Iterator[GuardLink]:
     link.close()
 
 
-def payload(folder: Path, *argv: str, path: str = os.defpath, program: str = "") -> Payload:
+@pytest.fixture(params=[False, True], ids=["forked", "spawned"])
+def at_hand(request: pytest.FixtureRequest) -> bool:
+    """Whether the guard may wait for a payload's files, and so start it without a copy of itself."""
+    return bool(request.param)
+
+
+def payload(
+    folder: Path, *argv: str, path: str = os.defpath, program: str = "", at_hand: bool = False, grace: float = GRACE
+) -> Payload:
     """A payload as the guard gets it."""
     return Payload(
         claim="c1",
@@ -33,9 +45,10 @@ def payload(folder: Path, *argv: str, path: str = os.defpath, program: str = "")
         folder=str(folder),
         log=str(folder / "c1.log"),
         wall=None,
-        grace=GRACE,
+        grace=grace,
         external=False,
         program=program,
+        at_hand=at_hand,
     )
 
 
@@ -84,27 +97,96 @@ def test_what_only_the_payloads_own_search_can_tell_is_left_to_it(name: str, pat
     assert program_of(name, path) == ""
 
 
-def test_a_program_that_is_gone_when_it_starts_is_searched_for_again(guard: GuardLink, tmp_path: Path) -> None:
+def test_a_program_that_is_gone_when_it_starts_is_searched_for_again(
+    guard: GuardLink, tmp_path: Path, at_hand: bool
+) -> None:
     tool = executable(tmp_path / "bin/tool", "#!/bin/sh\nexit 7\n")
-    wanted = payload(tmp_path, "tool", path=str(tool.parent), program=f"{tmp_path}/moved/tool")
+    wanted = payload(tmp_path, "tool", path=str(tool.parent), program=f"{tmp_path}/moved/tool", at_hand=at_hand)
     assert outcome(guard, wanted).exit_code == 7
 
 
-def test_a_program_that_cannot_be_started_is_told_as_by_its_own_search(guard: GuardLink, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_is_told_as_by_its_own_search(
+    guard: GuardLink, tmp_path: Path, at_hand: bool
+) -> None:
     tool = executable(tmp_path / "bin/tool", "no program at all\n")
-    ends = [outcome(guard, payload(tmp_path, "tool", path=str(tool.parent), program=at)) for at in ("", str(tool))]
+    ends = [
+        outcome(guard, payload(tmp_path, "tool", path=str(tool.parent), program=at, at_hand=at_hand))
+        for at in ("", str(tool))
+    ]
     assert [end.start_symbol for end in ends] == ["ENOEXEC", "ENOEXEC"]
     assert [end.start_part for end in ends] == ["program", "program"]
 
 
-def test_a_payload_ignores_no_signal_and_blocks_none(guard: GuardLink, tmp_path: Path) -> None:
+def test_a_folder_that_is_gone_is_told(guard: GuardLink, tmp_path: Path, at_hand: bool) -> None:
+    end = outcome(guard, payload(tmp_path / "gone", "true", program="/bin/true", at_hand=at_hand))
+    assert (end.start_symbol, end.start_part) == ("ENOENT", "folder")
+
+
+def test_a_payload_ignores_no_signal_and_blocks_none(guard: GuardLink, tmp_path: Path, at_hand: bool) -> None:
     """Python ignores SIGPIPE: `yes | head` would never end."""
-    end = outcome(guard, payload(tmp_path, "cat", "/proc/self/status"))
-    lines = (line.partition(":") for line in end.log_tail.splitlines())
+    wanted = payload(tmp_path, "cat", "/proc/self/status", program="/bin/cat", at_hand=at_hand)
+    lines = (line.partition(":") for line in outcome(guard, wanted).log_tail.splitlines())
     masks = {name: int(value, 16) for name, _, value in lines if name in ("SigIgn", "SigBlk", "SigCgt")}
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         assert not any(mask & 1 << (number - 1) for mask in masks.values()), (number, masks)
     assert len(masks) == 3
+
+
+ENVIRONMENT = {"LC_CTYPE": "C.UTF-8", "PATH": os.defpath, "SIGN": "\u00e9="}
+SURROUNDINGS = """
+import os
+print(os.getsid(0) == os.getpid() == os.getpgrp(), os.getcwd(), open("/proc/self/oom_score_adj").read().strip())
+print({int(name): os.readlink(f"/proc/self/fd/{name}").partition(":")[0] for name in sorted(os.listdir("/proc/self/fd")) if int(name) < 20 and os.path.exists(f"/proc/self/fd/{name}")})
+print(sorted(os.environ.items()), os.read(0, 1))
+"""
+
+
+def test_a_payload_has_a_session_a_folder_and_three_files_of_its_own(
+    guard: GuardLink, tmp_path: Path, at_hand: bool
+) -> None:
+    wanted = payload(tmp_path, "python", "-I", "-S", "-c", SURROUNDINGS, program=sys.executable, at_hand=at_hand)
+    first, files, last = outcome(guard, replace(wanted, environment=ENVIRONMENT)).log_tail.splitlines()
+    adjustment = "500" if os.getuid() == 0 else first.split()[-1]
+    assert first == f"True {tmp_path} {adjustment}"
+    assert files == "{0: '/dev/null', 1: 'pipe', 2: 'pipe'}"
+    assert last == f"{sorted(ENVIRONMENT.items())} b''"
+
+
+def test_a_payload_dies_with_its_guard_even_if_the_pilot_can_do_nothing(tmp_path: Path, at_hand: bool) -> None:
+    script = f"""
+import os, signal
+from dataclasses import replace
+from pathlib import Path
+from tests.unit.pilot.process.test_payload_start import payload
+from forestay_pilot.process.guard_link import GuardLink, WaitingPayload
+guard = GuardLink(lambda: None)
+waiting = WaitingPayload(external=False)
+wanted = payload(Path({str(tmp_path)!r}), "sleep", "600", program="/bin/sleep", at_hand={at_hand})
+guard.start(wanted, waiting)
+while not waiting.pid:
+    pass
+print(guard._process.pid, waiting.pid, flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as pilot:
+        assert pilot.stdout is not None
+        guard, run = (int(word) for word in pilot.stdout.readline().split())
+        os.waitpid(pilot.pid, os.WUNTRACED)
+        try:
+            os.kill(guard, signal.SIGKILL)
+            until(lambda: state_of(run) in ("Z", ""), "the payload's end")
+        finally:
+            pilot.kill()
+            with contextlib.suppress(OSError):
+                os.kill(run, signal.SIGKILL)
+
+
+def state_of(pid: int) -> str:
+    """A process's state as the kernel says it; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def test_a_guard_outlives_a_log_that_may_not_grow(guard: GuardLink, tmp_path: Path) -> None:
