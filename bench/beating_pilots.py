@@ -1,6 +1,6 @@
-"""Very many simulated pilots that only heartbeat, in a process of their own: the real protocol over HTTP, on connections that they share.
+"""Very many simulated pilots that only send heartbeats, in a process of their own: the real protocol over HTTP, on connections that they share.
 
-Each heartbeats at its own time, a third of the lease apart, and is answered when its heartbeat is stored. What to do comes as one JSON object on standard input; how it goes comes as
+Each sends its heartbeats at its own time, a third of the lease apart, and is answered when its heartbeat is stored. What to do comes as one JSON object on standard input; how it goes comes as
 lines of JSON on standard output.
 """
 

@@ -37,7 +37,7 @@ LEASE = 60
 
 
 class HeartbeatProcess:
-    """The process of the pilots that heartbeat, and what it said last."""
+    """The process of the pilots that send heartbeats, and what it said last."""
 
     def __init__(self, url: str, pilots: list[tuple[str, str]], connections: int) -> None:
         words = [sys.executable, "-m", "bench.beating_pilots"]

@@ -1,6 +1,6 @@
 """Simulated pilots, in a process of their own: the real protocol over HTTP, and no payloads.
 
-Each registers, heartbeats, claims up to 32 jobs at once and ends them together. An answer that does not come is asked for again, and ends are kept until they
+Each registers, sends heartbeats, claims up to 32 jobs at once and ends them together. An answer that does not come is asked for again, and ends are kept until they
 are settled, as a real pilot does. What to do comes as one JSON object on standard input; what was ended goes as lines of JSON to standard output.
 """
 

@@ -68,7 +68,7 @@ def say(text: str) -> None:
 
 
 async def add_rule(site: WholeSite) -> None:
-    """An active rule of the default policy: what lacked memory is tried again with twice as much."""
+    """An active rule of the site: what lacked memory is tried again with twice as much."""
     stores = open_stores(site.store)
     await stores.jobs.open()
     sandbox = CelSandbox()

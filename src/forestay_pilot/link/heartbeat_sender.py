@@ -23,7 +23,7 @@ log = logging.getLogger("forestay_pilot")
 
 
 class HeartbeatSender(threading.Thread):
-    """The thread that heartbeats, on a connection of its own."""
+    """The thread that sends heartbeats, on a connection of its own."""
 
     def __init__(
         self,

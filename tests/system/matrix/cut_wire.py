@@ -1,4 +1,4 @@
-"""A real way between a pilot and its server that can be cut and recovered: a TCP proxy."""
+"""A real way between a pilot and its server that can be cut and restored: a TCP proxy."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def measure(site: FailureSite, scenario: Scenario, way: Submission, *, failing: 
 
 
 def _refused(where: Room, plan: Plan, way: Submission) -> float:
-    """A call that is refused, and of which nothing comes to be; then what was wrong is recovered. Gives the seconds that it cost."""
+    """A call that is refused, and of which nothing comes to be; then what was wrong is repaired. Gives the seconds that it cost."""
     began = time.monotonic()
     with pytest.raises((BadRequest, NotAllowed)):
         submit(way, where.client, where.operator, where.site.desk, plan.specification, plan.job)

@@ -79,7 +79,7 @@ async def _released(client: Any, job: str) -> bool:
 @pytest.mark.ledger("P4-05")
 async def test_a_job_whose_pilot_fell_silent_is_found_and_released(own_domain: Domain, tenant: str) -> None:
     """Section 3.3, strategy 2. Deliberate difference: silence alone makes an orphan; a job that runs longer than
-    expected while its pilot heartbeats is not one, it only raises an alert."""
+    expected while its pilot sends heartbeats is not one, it only raises an alert."""
     async with _monitored(own_domain) as (server, reconciler):
         ada = server.person("submitter", tenant=tenant)
         await submit(ada, *[{"expected_runtime": 1}] * 2)
@@ -150,7 +150,7 @@ async def test_work_done_after_the_lease_is_kept_if_nobody_began_again(own_domai
 
 @pytest.mark.ledger("P4-14")
 async def test_a_claim_whose_answer_was_lost_is_recovered(own_domain: Domain, tenant: str) -> None:
-    """The pilot lives and heartbeats, but never heard of its claim: two heartbeats later the job is free."""
+    """The pilot lives and sends heartbeats, but never heard of its claim: two heartbeats later the job is free."""
     async with _monitored(own_domain) as (server, reconciler):
         ada = server.person("submitter", tenant=tenant)
         job = await submit_one(ada)

@@ -25,7 +25,7 @@ class Load:
     peak: float = 5.0
     """How many times the mean rate the busiest minutes have."""
     lease: int = 600
-    """Seconds a silent pilot keeps its claims; it heartbeats three times in that."""
+    """Seconds a silent pilot keeps its claims; it sends three heartbeats in that time."""
     failures: float = 0.05
     """The share of attempts that fail."""
     keep_days: int = 30

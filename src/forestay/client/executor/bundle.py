@@ -1,7 +1,7 @@
 """Several short calls as one job.
 
 A call of a millisecond costs more on its way than where it runs. So calls that are known to be short, by those of the same function that have ended, go many in one
-job; each has its own future, its own result and its own exception all the same. What a process pool says of its orchestrator holds for a bundle: a call that
+job; each has its own future, its own result and its own exception all the same. What a process pool says of its worker holds for a bundle: a call that
 brings its interpreter down takes those of its bundle along.
 """
 

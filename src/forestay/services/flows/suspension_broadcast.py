@@ -1,7 +1,7 @@
 """Broadcasts suspension commands to every run of the flow that had started by then.
 
-A run executes a verb once, by its id; so any process may pass an order on again from the beginning when the one that did so has died. The suspension stays
-closed until a complete pass over the engine's list finds no run that was not told.
+A run executes a verb once, by its id; so any process may pass an order on again from the beginning when the one that did so has died. The flow stays
+suspended until a complete pass over the engine's list finds no run that was not told.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class _Known:
 
 
 class ScannerMachine(RuleBasedStateMachine):
-    """One scanner over many scans; pilots heartbeat, fall silent, come back, and older heartbeat pages turn up again."""
+    """One scanner over many scans; pilots send heartbeats, fall silent, come back, and older heartbeat pages turn up again."""
 
     def __init__(self) -> None:
         super().__init__()

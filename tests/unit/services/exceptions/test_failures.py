@@ -73,7 +73,7 @@ class Desk:
         attempt: int = 1,
         patterns: Sequence[str] = (),
     ) -> str:
-        """A rule of the default policy; its condition is true of a job at `attempt` that has nothing, so that it may be written."""
+        """A rule of the site; its condition is true of a job at `attempt` that has nothing, so that it may be written."""
         rules = RuleStore(SqlDocumentStore(self.store.database))
         sandbox = CelSandbox()
         try:

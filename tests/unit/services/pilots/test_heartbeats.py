@@ -56,7 +56,7 @@ class _Hand(SystemClock):
 
 
 async def test_with_many_pilots_a_heartbeat_is_written_about_once() -> None:
-    """Those that heartbeat together stand on one heartbeat page; the newest heartbeat of everyone is always on some heartbeat page, and those gone on none."""
+    """Those that send heartbeats together stand on one heartbeat page; the newest heartbeat of everyone is always on some heartbeat page, and those gone on none."""
     shelf, clock = _Shelf(), _Hand()
     settings = HeartbeatSettings(many=10, phases=5, flush_many=1.0, sweep=3.0)
     desk = Heartbeats(shelf, clock, server="ours", settings=settings)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_every_operation_says_what_it_answers_and_refuses(local: RunningServer) 
         text = f"{method} {path}"
         assert operation["description"], text
         good = {status for status in operation["responses"] if status.startswith("2")}
-        assert len(good - {"202"}) == 1, f"{text}: one answer, unless it may waits for approval"
+        assert len(good - {"202"}) == 1, f"{text}: one answer, unless it may wait for approval"
         for kind, content in [part for status in good for part in operation["responses"][status]["content"].items()]:
             assert content["schema"], text
             if kind == "application/json":

@@ -1,4 +1,4 @@
-"""Traces of jobs, as a notification channel of OTLP gets them."""
+"""Traces of jobs, as a receiver of OTLP gets them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ LOOK = 'stat -c "%a %i %s" in > about; sha256sum < in >> about'
 
 @pytest.fixture(scope="module")
 async def quick(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningServer]:
-    """A server whose pilots heartbeat every second."""
+    """A server whose pilots send a heartbeat every second."""
     state = tmp_path_factory.mktemp("caches")
     async with store_room("sqlite", state) as url, Domain(url, state, STAGING).server(lease=3) as running:
         yield running
