@@ -20,6 +20,11 @@ class Resources:
     wall: int | None = None
     """Seconds: the job's limit, or the time the pilot has left; None means no limit."""
 
+    @property
+    def used_cores(self) -> int:
+        """The cores for which a running job counts: one that states none runs on one all the same."""
+        return max(1, self.cpus)
+
 
 def fits(need: Resources, free: Resources) -> bool:
     """Whether a pilot with these free resources can run a job with these needs."""
@@ -62,9 +67,9 @@ def least_of_class(name: str) -> Resources:
 
 
 def most_cores_of_class(name: str) -> int:
-    """The most cores of a job of a class."""
+    """The most cores for which a job of a class counts."""
     step = int(name[1 : name.index("m")])
-    return 1 << (step - 1) if step else 0
+    return 1 << (step - 1) if step else 1
 
 
 def less(free: Resources, taken: Resources) -> Resources:

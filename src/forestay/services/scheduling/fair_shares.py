@@ -90,7 +90,7 @@ class FairShares:
         """Count a job that is given here, until the store shows it."""
         shares = self._tenants.get(document.tenant)
         if shares is not None:
-            shares.add(document.owner, document.resources.cpus)
+            shares.add(document.owner, document.resources.used_cores)
 
     async def run(self) -> None:
         """Count for ever, while a tenant has shares."""

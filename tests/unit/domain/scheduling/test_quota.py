@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.resources import Resources, least_of_class, most_cores_of_class, resource_class
 from forestay.domain.scheduling.quota import (
     ASKED_FOR,
     MAX_MEMBERS,
@@ -65,6 +65,13 @@ def test_what_changes_nothing_is_the_same_ledger() -> None:
     assert again is ledger
     assert entered == {"c"}
     assert discharge(ledger, {"x"}, 9) is ledger
+
+
+def test_a_job_that_states_no_cores_uses_one() -> None:
+    assert use_of(Resources(cpus=0, gpus=1)) == QuotaUse(1, 1, 1)
+    lane = least_of_class(resource_class(Resources(cpus=0)))
+    assert use_of(lane) == use_of(Resources(cpus=0)), "a lane of such jobs has room for as many"
+    assert most_cores_of_class(resource_class(Resources(cpus=0))) == 1, "nor are they free in the fair share"
 
 
 def test_what_a_job_does_not_need_is_not_lacking() -> None:
