@@ -51,6 +51,20 @@ async def test_an_event_goes_to_all_that_wait_and_to_nobody_else(stores: Stores)
     assert later is None, "it was given to those that waited"
 
 
+async def test_an_id_is_its_senders_own(stores: Stores) -> None:
+    """Whoever guesses the id of an event that is to come cannot keep it out."""
+    runs = Runs()
+    events = service(stores, runs)
+    await events.send("alpha", "ready", "7", {"file": "forged"}, by="mallory", id_="nightly-1")
+    early = await events.wait("alpha", "ready", "7", run="r1", work="w@1")
+    assert early is not None
+    assert early.by == "mallory"
+    await events.wait("alpha", "ready", "7", run="r2", work="w@1")
+    sent = await events.send("alpha", "ready", "7", {"file": "a"}, by="ada", id_="nightly-1")
+    assert (sent.runs[-1], sent.repeated) == ("r2", False)
+    assert (await events.send("alpha", "ready", "7", {}, by="ada", id_="nightly-1")).repeated
+
+
 async def test_an_event_that_comes_first_is_kept_for_one_wait_which_may_ask_again(stores: Stores) -> None:
     events = service(stores)
     await events.send("alpha", "ready", "", {"n": 1}, by="ada", id_="e1")

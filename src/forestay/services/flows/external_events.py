@@ -64,19 +64,21 @@ class ExternalEvents:
     async def send(
         self, tenant: str, event: str, key: str, data: Mapping[str, Any], *, by: str, id_: str = ""
     ) -> SentEvent:
-        """Deliver an event to the waiting tasks, or keep it. The same id again is the same event. `Permanent`: its data are too large."""
+        """Deliver an event to the waiting tasks, or keep it. The same id again from the same sender is the same event. `Permanent`: its data are too large."""
         if len(orjson.dumps(dict(data))) > MAX_DATA:
             raise Permanent(f"the event's data have more than {MAX_DATA} bytes as JSON; put them into a file")
         known, now = id_ or self.ids.job(), self.clock.now()
 
         def change(box: dict[str, Any]) -> SentEvent | None:
-            if known in box["seen"]:
+            # Ids are their sender's own: with the id of somebody else's event, which may be guessed, nobody can keep it out.
+            mark = [by, known]
+            if mark in box["seen"]:
                 return None
             arrived = {"id": known, "by": by, "at": now, "data": dict(data)}
             open_ = [wait for wait in box["waits"] if wait["event"] is None]
             for wait in open_:
                 wait["event"] = arrived
-            box["seen"] = [*box["seen"], known][-MOST_EVENTS:]
+            box["seen"] = [*box["seen"], mark][-MOST_EVENTS:]
             if not open_:
                 box["events"] = [*box["events"], arrived][-MOST_EVENTS:]
             return SentEvent(known, tuple(wait["run"] for wait in open_), repeated=False)
