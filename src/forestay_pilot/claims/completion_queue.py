@@ -12,11 +12,14 @@ import json
 import logging
 import os
 import random
+import re
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.clock import steady
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing, UnavailableError
+from forestay_pilot.process.regular_file import NotRegularError, read_regular
+from forestay_pilot.process.work_folder import DAMAGED
 
 if TYPE_CHECKING:
     from forestay_pilot.claims.work_requests import WorkRequest, WorkRequests
@@ -29,6 +32,8 @@ _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
 _LONGEST_WAIT_REFUSED = 60.0
 _CALL_SECONDS = 10.0
+_MAX_SPOOLED = 64 << 20  # bytes
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SETTLED = ("committed", "held", "superseded")
 _NEW = ("image", "checkpoint")  # what servers of the previous release do not know
 _UNKNOWN_FIELD = 422
@@ -66,6 +71,12 @@ class _Pending:
     def good(self) -> bool:
         """Whether the job succeeded: its outputs are committed, and discarding this would run it again."""
         return self.document.get("outcome") == "ok"
+
+
+def _is_completion(document: object) -> bool:
+    """Whether it names a job and a claim as servers do: the claim becomes the name of a file."""
+    names = (document.get("job"), document.get("claim")) if isinstance(document, dict) else ()
+    return bool(names) and all(isinstance(name, str) and _ID.fullmatch(name) for name in names)
 
 
 def _name(document: dict[str, Any]) -> str:
@@ -107,9 +118,7 @@ class CompletionQueue(threading.Thread):
         """
         path = os.path.join(self._spool, _name(documents[0]) + ".json")
         try:
-            descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as sink:
-                sink.write(json.dumps(documents))
+            self._write(path + ".tmp", documents)
             os.rename(path + ".tmp", path)
         except OSError as error:
             log.error("a completion is kept in memory only: %s", error)  # noqa: TRY400 - the line says it all
@@ -125,25 +134,45 @@ class CompletionQueue(threading.Thread):
         """Take charge of ends that a dead pilot left behind."""
         for path in paths:
             try:
-                with open(path, encoding="utf-8") as source:
-                    documents = json.load(source)
-                if isinstance(documents, dict):
+                documents = json.loads(read_regular(path, _MAX_SPOOLED))
+                if not isinstance(documents, list):
                     documents = [documents]  # as earlier pilots kept one
-                names = [_name(document) for document in documents]
+                ends = [document for document in documents if _is_completion(document)]
+                if len(ends) < len(documents):
+                    self._keep_ends(path, ends)
+            except (NotRegularError, IsADirectoryError, ValueError, RecursionError) as error:
+                log.warning("a spooled completion is damaged and set aside: %s (%s)", path, error)
+                with contextlib.suppress(OSError):
+                    os.rename(path, path + DAMAGED)
+                continue
             except OSError as error:
                 log.warning("a spooled completion cannot be read now: %s (%s)", path, error)
                 continue
-            except (ValueError, KeyError, TypeError) as error:
-                log.warning("a spooled completion is damaged and set aside: %s (%s)", path, error)
-                with contextlib.suppress(OSError):
-                    os.rename(path, path + ".damaged")
+            if not ends:
                 continue
-            spooled = _Spooled(path, len(documents))
+            spooled = _Spooled(path, len(ends))
             self._behind = True
             with self._changed:
-                for name, document in zip(names, documents):
-                    self._pending.setdefault(name, _Pending(document, spooled))
+                for document in ends:
+                    self._pending.setdefault(_name(document), _Pending(document, spooled))
                 self._changed.notify_all()
+
+    def _keep_ends(self, path: str, ends: list[dict[str, Any]]) -> None:
+        """Set a file aside in which something else stands beside ends, which stay under its name. The ends are never in no file."""
+        log.warning("%s has something that is no completion; the file is set aside", path)
+        with contextlib.suppress(OSError):  # they are sent all the same
+            if ends:
+                self._write(path + ".tmp", ends)
+            os.link(path, path + DAMAGED, follow_symlinks=False)
+            if ends:
+                os.rename(path + ".tmp", path)
+            else:
+                os.unlink(path)
+
+    def _write(self, path: str, documents: list[dict[str, Any]]) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as sink:
+            sink.write(json.dumps(documents))
 
     def waiting(self) -> int:
         """How many ends are not settled."""

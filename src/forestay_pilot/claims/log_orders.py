@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
+from forestay_pilot.process.regular_file import open_regular
 
 if TYPE_CHECKING:
     from forestay_pilot.link.held_claims import ClaimInHand, HeldClaims
@@ -58,7 +59,7 @@ class LogOrders:
                 over = held is None or not follow or held.finished.wait(_LOOK_EVERY if offset else 0)
                 if source is None and held is not None and held.log_path:
                     try:
-                        source = open(held.log_path, "rb")  # noqa: SIM115 - closed below, read for long
+                        source = open(open_regular(held.log_path), "rb")  # noqa: SIM115 - closed below, read for long
                     except FileNotFoundError:
                         if not over:
                             held.finished.wait(_LOOK_EVERY)

@@ -19,7 +19,8 @@ from forestay_pilot.containers.container_command import VARIABLES
 
 log = logging.getLogger("forestay_pilot")
 
-SET_ASIDE = (".refused", ".damaged")  # completions that no server takes; a person may look at them
+DAMAGED = ".damaged"
+SET_ASIDE = (".refused", DAMAGED)  # completions that no server takes; a person may look at them
 KEPT_ASIDE = 30 * 86_400  # seconds
 
 _LOCK = "lock"
@@ -80,7 +81,7 @@ class WorkFolder:
                 self.abandoned += _jobs_of_podman(os.path.join(folder, "jobs"))
                 spool = os.path.join(folder, "spool")
                 ends += self._adopt_spool(spool)
-                if os.path.isdir(spool) and os.listdir(spool):
+                if is_ours(spool) and os.listdir(spool):
                     log.warning("undelivered completions in %s cannot be taken over; they stay there", spool)
                 else:
                     remove_folder(folder)
@@ -89,12 +90,18 @@ class WorkFolder:
         return ends
 
     def _adopt_spool(self, spool: str) -> list[str]:
-        adopted = []
-        with contextlib.suppress(OSError):
-            for name in os.listdir(spool):
-                path, target = os.path.join(spool, name), os.path.join(self.spool, name)
-                if name.endswith(SET_ASIDE) and time.time() - os.lstat(path).st_mtime > KEPT_ASIDE:
-                    os.unlink(path)
+        adopted: list[str] = []
+        if not is_ours(spool):
+            return adopted  # gone, or a link to somebody else's folder
+        os.chmod(spool, 0o700)  # a payload may have taken our own rights away
+        for name in sorted(os.listdir(spool)):
+            path, target = os.path.join(spool, name), os.path.join(self.spool, name)
+            # Payloads can write there: whatever one entry is, it keeps none beside it from being taken over.
+            with contextlib.suppress(OSError):
+                if not name.endswith((".json", *SET_ASIDE)):
+                    target += DAMAGED  # half of one that was being written, or nothing of ours
+                elif name.endswith(SET_ASIDE) and time.time() - os.lstat(path).st_mtime > KEPT_ASIDE:
+                    _remove(path)
                     continue
                 os.rename(path, target)
                 if name.endswith(".json"):
@@ -112,6 +119,13 @@ class WorkFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except (IsADirectoryError, PermissionError):
+        remove_folder(path)
 
 
 def _jobs_of_podman(jobs: str) -> list[str]:

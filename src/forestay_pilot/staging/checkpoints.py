@@ -21,8 +21,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from forestay_pilot.link.server_link import LinkError, RefusedError
+from forestay_pilot.process.regular_file import read_regular
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.outputs import (
+    MAX_MANIFEST,
     OutputFailedError,
     OutputManifest,
     OutputMissingError,
@@ -197,8 +199,7 @@ def checkpoint_inputs(begin_from: dict[str, Any]) -> list[dict[str, Any]]:
     manifest = begin_from.get("manifest")
     where = str(manifest.get("path")) if isinstance(manifest, dict) else ""
     try:
-        with open(where, "rb") as source:
-            content = source.read()
+        content = read_regular(where, MAX_MANIFEST)
     except OSError as error:
         reason = "data-missing" if isinstance(error, (FileNotFoundError, NotADirectoryError)) else "transfer"
         words = f"the manifest {where} cannot be read: {error.strerror}"

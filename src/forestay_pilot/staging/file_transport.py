@@ -6,6 +6,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+from forestay_pilot.process.regular_file import NotRegularError, open_regular
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.transfer import StagingError
 
@@ -19,7 +20,9 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPE
 def fetch(place: FileLocation, partial_file: PartialFile, transfer: TransferContext) -> None:
     """Add to a draft what it lacks of a file."""
     try:
-        source = os.open(place.at, os.O_RDONLY | os.O_CLOEXEC)
+        source = open_regular(place.at, links=True)  # sites have links to their data
+    except NotRegularError as error:
+        raise StagingError("data-missing", f"{place.at}: {error.strerror}", error=symbol(error)) from error
     except (OSError, ValueError) as error:
         raise _error(error) from error
     try:

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from forestay_pilot.process.payload import BadClaimError, safe_part
+from forestay_pilot.process.regular_file import open_regular
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.pump import SinkError, pump
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from forestay_pilot.process.payload import ClaimedJob
 
 FOLDER_GONE = "folder-gone"
+MAX_MANIFEST = 256 << 20  # bytes; of a hundred thousand outputs with long names it has a tenth
 _PIECE = 1 << 20
 _SMALL = 1 << 16  # what is not longer is copied without a thread of its own
 _FEW = 4  # copied one after the other
@@ -260,11 +262,9 @@ def manifest_of(job: ClaimedJob, path: str, listing: list[tuple[str, int, str]])
 def _copy(source: str, target: str) -> tuple[int, str]:
     """Copy one file, hashing what is written; the copy is on disk when this returns."""
     digest = hashlib.sha256()
-    reader = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    reader = open_regular(source)
     try:
         about = os.fstat(reader)
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(22, "an output is no longer a regular file")
         writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             sizes: list[int] = []

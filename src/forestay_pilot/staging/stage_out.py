@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable
 from urllib.parse import quote
 
+from forestay_pilot.process.regular_file import open_regular
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging import root_transport, s3_transport, web_transport
 from forestay_pilot.staging.outputs import (
@@ -210,7 +211,7 @@ class _Upload:
 
 def _digest(path: str, transfer: TransferContext) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
-    with open(path, "rb", buffering=0) as source:
+    with open(open_regular(path), "rb", buffering=0) as source:
         buffer = memoryview(bytearray(transfer.terms.piece))
         while True:
             transfer.go_on()

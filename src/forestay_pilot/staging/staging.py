@@ -17,8 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
+from forestay_pilot.process.regular_file import read_regular
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.bring import bring, said
+from forestay_pilot.staging.outputs import MAX_MANIFEST
 from forestay_pilot.staging.transfer import (
     FileLocation,
     StagingError,
@@ -205,8 +207,7 @@ def _by_manifest(manifest: dict[str, Any], path: str) -> tuple[FileLocation, int
     """An output of another job, as its manifest describes it."""
     where = str(manifest.get("path"))
     try:
-        with open(where, "rb") as source:
-            content = source.read()
+        content = read_regular(where, MAX_MANIFEST)
     except OSError as error:
         words = f"the manifest {where} cannot be read: {error.strerror}"
         raise StagingError("data-missing", words, error=symbol(error)) from error

@@ -17,8 +17,9 @@ from functools import partial
 from typing import Any, Callable
 from urllib.parse import quote
 
+from forestay_pilot.process.regular_file import open_regular, read_regular
 from forestay_pilot.process.slot_end import symbol
-from forestay_pilot.staging.outputs import OutputFailedError
+from forestay_pilot.staging.outputs import MAX_MANIFEST, OutputFailedError
 from forestay_pilot.staging.stage_out import STORE
 from forestay_pilot.staging.task_plan import FOLDER, ROOT, is_pattern, matcher
 from forestay_pilot.staging.transfer import FileLocation, StagingError, StoppedError, TransferContext, TransferTerms
@@ -58,8 +59,7 @@ def _committed(manifest: dict[str, Any], folder: str) -> dict[str, str]:
         names = [os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(root) for name in files]
         return {_called(name): os.path.join(folder, name) for name in names}
     try:
-        with open(where, "rb") as source:
-            content = source.read()
+        content = read_regular(where, MAX_MANIFEST)
     except OSError as error:
         words = f"the manifest {where} cannot be read: {error.strerror}"
         raise OutputFailedError(words, error=symbol(error)) from error
@@ -113,7 +113,7 @@ def _copy(file: str, target: str) -> None:
     try:
         os.makedirs(parent, exist_ok=True)
         handle, partial_file = tempfile.mkstemp(prefix=".forestay-", dir=parent)
-        with open(handle, "wb") as sink, open(file, "rb") as source:
+        with open(handle, "wb") as sink, open(open_regular(file), "rb") as source:
             shutil.copyfileobj(source, sink, 1 << 20)
             os.fchmod(sink.fileno(), os.stat(file).st_mode & 0o777 & ~_mask())
             sink.flush()

@@ -17,6 +17,7 @@ from typing import Any
 
 from forestay_pilot.containers.runtimes import NoContainerError
 from forestay_pilot.process.payload import BadClaimError
+from forestay_pilot.process.regular_file import read_regular
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.outputs import OutputMissingError, is_below, matches_below
 from forestay_pilot.staging.transfer import FULL, StagingError
@@ -26,6 +27,7 @@ PLAN = "task.json"
 REPORT = "report.json"
 FOLDER = "DIRECTORY"
 MAX_REPORT = 400_000  # characters of the executors' output that a completion may contain
+_MAX_REPORT_FILE = 16 * MAX_REPORT  # bytes of the file: a character may take six, and there is more in it than texts
 APPTAINER, HOST = "apptainer", "host-paths"
 
 _ENTRY = (
@@ -158,9 +160,8 @@ def _make_real(file: str, root: str) -> None:
 def read_report(folder: str) -> dict[str, Any]:
     """The runner's report on its executors; empty if it cannot be read."""
     try:
-        with open(os.path.join(folder, REPORT), encoding="utf-8") as source:
-            report = json.load(source)
-    except (OSError, ValueError):
+        report = json.loads(read_regular(os.path.join(folder, REPORT), _MAX_REPORT_FILE))
+    except (OSError, ValueError, RecursionError):  # the task can write there, too
         return {}
     return report if isinstance(report, dict) else {}
 

@@ -10,6 +10,7 @@ import re
 import socket
 from typing import TYPE_CHECKING, Callable
 
+from forestay_pilot.process.regular_file import open_regular
 from forestay_pilot.process.slot_end import symbol
 from forestay_pilot.staging.outbound import StorageCall
 from forestay_pilot.staging.transfer import StagingError
@@ -161,7 +162,7 @@ def store_judged(path: str, size: int, place: FileLocation, transfer: TransferCo
     """The same, with the caller's own understanding of bad answers."""
     sent = 0
     try:
-        with StorageCall(place, transfer) as call, open(path, "rb", buffering=0) as source:
+        with StorageCall(place, transfer) as call, open(open_regular(path), "rb", buffering=0) as source:
             connection = call.connection
             connection.putrequest("PUT", call.target, skip_host=True, skip_accept_encoding=True)
             for name, value in {**call.headers, "Content-Length": str(size), "Content-Type": _KIND}.items():

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from forestay.adapters.system.regular_file import open_regular
 from forestay.ports.errors import Permanent, Transient
 
 SECONDS = 60.0
+_NO_FILE = (errno.EINVAL, errno.ELOOP, errno.ENXIO)
+"""Errors of `open_regular` for what is no regular file."""
 _NOT_THERE = 54
 """The exit code of xrdcp and xrdfs for a missing file."""
 
@@ -54,11 +57,13 @@ class FolderFiles:
 
     def _read(self, place: str, most: int) -> bytes | None:
         try:
-            with open(place, "rb") as file:
+            with open_regular(place) as file:
                 content = file.read(most + 1)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
+            if error.errno in _NO_FILE:
+                return None  # pilots write there: it may be anything
             raise Transient(f"{place}: {error.strerror}") from error
         if len(content) > most:
             raise Permanent(f"{place} is larger than {most} bytes")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from forestay.adapters.system.regular_file import open_regular
 from forestay.ports.data.file_digests import MAX_DIGESTED
 
 
@@ -29,12 +29,11 @@ class SharedFileDigests:
         if not any(place.startswith(root.rstrip(os.sep) + os.sep) for root in self.roots):
             return None
         try:
-            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = open_regular(place)
         except OSError:
             return None
-        with os.fdopen(handle, "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_size > self.most:
+        with file:
+            if os.fstat(file.fileno()).st_size > self.most:
                 return None
             try:
                 return hashlib.file_digest(file, "sha256").hexdigest()

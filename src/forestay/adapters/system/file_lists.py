@@ -6,11 +6,11 @@ import asyncio
 import glob
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 from pathlib import Path
 
+from forestay.adapters.system.regular_file import open_regular
 from forestay.ports.data.file_lists import MAX_LISTED
 from forestay.ports.errors import Permanent
 
@@ -63,14 +63,12 @@ class SharedFiles:
     def _lines(self, path: str) -> list[str]:
         place = self._allowed(path)
         try:
-            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = open_regular(place)
         except OSError as error:
             raise Permanent(f"{path} cannot be read: {error.strerror}") from error
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_BYTES:
-            os.close(handle)
-            raise Permanent(f"{path} is not a file of at most {MAX_BYTES} bytes")
-        with os.fdopen(handle, "rb") as file:
+        with file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise Permanent(f"{path} has more than {MAX_BYTES} bytes")
             text = file.read(MAX_BYTES)
         try:
             lines = [line for line in text.decode().splitlines() if line.strip()]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -21,6 +22,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
+from forestay.adapters.system.regular_file import open_regular
 from forestay.ports.errors import Permanent, Transient
 
 TAIL = 1000
@@ -103,12 +105,19 @@ class FolderPilotSpool:
         now = time.time()
         for path in (self.folder / "secrets").iterdir():
             # A launch that was just planned may not be among the open ones, which were read before.
-            if path.name not in still_open and now - path.stat().st_mtime > EVERY:
-                path.unlink(missing_ok=True)
+            if path.name not in still_open:
+                _remove_older(path, now - EVERY)
         for folder in (self.folder / "logs", *(path for path in (self.folder / "psij").iterdir() if path.is_dir())):
             for path in folder.iterdir():
-                if path.suffix in (".log", ".out", ".ec", ".nodefile", ".job") and now - path.stat().st_mtime > KEEP:
-                    path.unlink(missing_ok=True)
+                if path.suffix in (".log", ".out", ".ec", ".nodefile", ".job"):
+                    _remove_older(path, now - KEEP)
+
+
+def _remove_older(path: Path, before: float) -> None:
+    """What cannot be removed, a folder of the same name for instance, keeps nothing else from being removed."""
+    with contextlib.suppress(OSError):
+        if path.lstat().st_mtime < before:
+            path.unlink()
 
 
 async def _done(work: Callable[[], Value]) -> Value:
@@ -141,9 +150,14 @@ def _write(place: Path, content: bytes) -> None:
 
 def _tail(place: Path) -> str:
     try:
-        with open(place, "rb") as log:
-            log.seek(0, os.SEEK_END)
-            log.seek(max(0, log.tell() - TAIL))
-            return " ".join(log.read().decode(errors="replace").split())
-    except FileNotFoundError:
+        # A job runs as the same user as its pilot, and may have put anything in the log's place.
+        with open_regular(place) as log:
+            known = os.fstat(log.fileno())
+            if known.st_nlink != 1:
+                return ""
+            log.seek(max(0, known.st_size - TAIL))
+            return " ".join(log.read(TAIL).decode(errors="replace").split())
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.ESTALE, errno.ETIMEDOUT):
+            raise
         return ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from forestay.adapters.system.regular_file import open_regular
 from forestay.ports.jobs.results import MAX_RESULT
 
 
@@ -25,12 +25,8 @@ class SharedResults:
         if not any(place.startswith(root + os.sep) for root in self.roots):
             return None
         try:
-            handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = open_regular(place)
         except OSError:
             return None
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > most:
-            os.close(handle)
-            return None
-        with os.fdopen(handle, "rb") as file:
-            return file.read(most)
+        with file:
+            return file.read(most) if os.fstat(file.fileno()).st_size <= most else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
+from forestay.adapters.system.regular_file import open_regular
 from forestay.domain.sites.batch import BatchId
 from forestay.domain.sites.watched_job import PayloadRecord, Question, WatchedJob
 from forestay.ports.errors import Permanent
@@ -157,7 +157,7 @@ class ShimSpool:
         if self.records is None:
             return None
         try:
-            with _plain(str(self.records / f"{job.id}.{restarts}")) as source:
+            with open_regular(str(self.records / f"{job.id}.{restarts}")) as source:
                 if os.fstat(source.fileno()).st_uid != job.owner:
                     return None
                 return _read_record(source.read(MOST_WORD).decode(errors="replace"), job, restarts)
@@ -209,7 +209,7 @@ class ShimSpool:
     def tail(self, path: str, owner: int) -> str:
         try:
             # No link and no pipe: the job's owner chose this path, and we may have more access than the owner.
-            with _plain(path) as source:
+            with open_regular(path) as source:
                 known = os.fstat(source.fileno())
                 if known.st_uid != owner:
                     return ""
@@ -243,7 +243,7 @@ def _work_folder(job: WatchedJob) -> Path:
     element = job.id.partition("_")[2]
     if not element:
         return place
-    with _plain(str(place / ".command.run")) as source:
+    with open_regular(str(place / ".command.run")) as source:
         text = source.read(MOST_SCRIPT).decode(errors="replace")
     return Path(_WORK_FOLDER.findall(text)[int(element)])
 
@@ -258,23 +258,13 @@ def _remove(place: Path, job: WatchedJob) -> None:
 
 def _put(path: Path, text: str) -> None:
     """Replace a file atomically."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    # Not through another user's link: the folder may be open to all.
+    # The folder may be open to all: nobody can be there first under a name that cannot be guessed, or have it lead elsewhere.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with os.fdopen(handle, "w") as target:
         os.fchmod(handle, 0o644)
         target.write(text)
     draft.rename(path)
-
-
-def _plain(path: str) -> BinaryIO:
-    """A plain file, opened; `OSError` for anything else."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(f"{path} is not a regular file")
-    return os.fdopen(handle, "rb")
 
 
 def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
@@ -290,7 +280,7 @@ def _read_record(text: str, job: WatchedJob, restarts: int) -> PayloadRecord:
 
 
 def _read_question(path: str, start: int, owner: int) -> Question:
-    with _plain(path) as source:
+    with open_regular(path) as source:
         if os.fstat(source.fileno()).st_uid != owner:
             raise ValueError(f"{path} is not of the job's user")
         version, code, signal, ended, *more = source.read(100).decode().split()
@@ -313,7 +303,7 @@ def _is_sole(path: str, known: os.stat_result) -> bool:
 
 
 def _read(path: str) -> tuple[WatchedJob, os.stat_result]:
-    with _plain(path) as source:
+    with open_regular(path) as source:
         known = os.fstat(source.fileno())
         # Whoever makes a second link to a file of another user puts that user's name on what they did themselves. It may be gone again by now: only
         # what has this name, and no other, is a word.
