@@ -194,7 +194,11 @@ class ImageStore:
                 if stopped():
                     raise StoppedError
 
-            size = layout.unpack(root, go_on)
+            try:
+                size = layout.unpack(root, self._runtimes.space, go_on)
+            except BaseException:
+                _empty(folder)  # nothing would ever remove half of an image to make room
+                raise
             image = replace(
                 image, location=root, digest=layout.digest, environment=layout.environment, size=size, origin="file"
             )

@@ -26,6 +26,7 @@ _MOST_LINKS = 40
 _MOUNTED = ("dev", "proc", "sys", "tmp", "run", "var/tmp")
 """Folders that runtimes mount something at, and that small images may lack."""
 _PIECE = 1 << 20
+_LEAST_SIZE = 512
 _LONGEST_DOCUMENT = 4 << 20
 """What registries accept at most as a manifest."""
 _UNREADABLE = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile, UnicodeError)
@@ -131,10 +132,21 @@ class OciLayout:
             raise self._corrupt(f"its {kind} is no JSON object")
         return document
 
-    def unpack(self, target: str, go_on: Callable[[], None]) -> int:
-        """Unpack all layers into a new folder; gives the bytes of its files. `go_on` is called again and again, and may raise."""
+    def unpack(self, target: str, most: int, go_on: Callable[[], None]) -> int:
+        """Unpack all layers into a new folder, if they take at most so many bytes; gives how many. `go_on` is called again and again, and may raise."""
         os.mkdir(target)
         size = 0
+
+        def take(more: int) -> None:
+            nonlocal size
+            go_on()
+            size += more
+            if size > most:
+                raise ImageError(
+                    UNSUPPORTED,
+                    f"the image {self._name}: it takes more than the {most} bytes that there are for images",
+                )
+
         for layer in self._layers:
             if "zstd" in str(layer.get("mediaType")):
                 raise ImageError(
@@ -143,7 +155,7 @@ class OciLayout:
             path = self._blob(layer)
             try:
                 with tarfile.open(path, "r:*") as archive:
-                    size += _unpack_layer(archive, target, go_on)
+                    _unpack_layer(archive, target, take)
             except _UNREADABLE as error:
                 raise self._corrupt(f"a layer cannot be read: {error}") from error
         for path in _MOUNTED:
@@ -156,10 +168,10 @@ def _part(entry: dict[str, Any], name: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _unpack_layer(archive: tarfile.TarFile, root: str, go_on: Callable[[], None]) -> int:
-    size = 0
+def _unpack_layer(archive: tarfile.TarFile, root: str, take: Callable[[int], None]) -> None:
     for member in archive:
-        go_on()
+        # Before anything of it is read: a few bytes may stand for a terabyte. An empty one takes a place, too.
+        take(max(member.size, _LEAST_SIZE))
         parts = [part for part in member.name.split("/") if part not in ("", ".")]
         if not parts or ".." in parts:
             continue
@@ -175,17 +187,18 @@ def _unpack_layer(archive: tarfile.TarFile, root: str, go_on: Callable[[], None]
             if gone not in ("", ".", ".."):
                 _remove(os.path.join(folder, gone))
         else:
-            size += _place(archive, member, os.path.join(folder, name), root)
-    return size
+            _place(archive, member, os.path.join(folder, name), root, take)
 
 
-def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, root: str) -> int:
+def _place(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, root: str, take: Callable[[int], None]
+) -> None:
     if member.isdir():
         if os.path.islink(path) or not os.path.isdir(path):
             _remove(path)
             os.mkdir(path)
         os.chmod(path, (member.mode & 0o777) | 0o700)  # it must be possible to fill it and to take it away
-        return 0
+        return
     _remove(path)
     if member.issym():
         os.symlink(member.linkname, path)
@@ -199,11 +212,11 @@ def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, root: s
         source = archive.extractfile(member)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "wb") as sink:
-            if source is not None:
-                shutil.copyfileobj(source, sink, _PIECE)
+            while source is not None and (piece := source.read(_PIECE)):
+                take(0)
+                sink.write(piece)
             os.fchmod(sink.fileno(), (member.mode & 0o777) | 0o400)
-        return member.size
-    return 0  # a device or a pipe: the runtime makes those that a container needs
+    # A device or a pipe is left out: the runtime makes those that a container needs.
 
 
 def inside(root: str, parts: list[str], *, make: bool = False) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import ssl
 import time
 import urllib.error
@@ -18,7 +19,7 @@ from forestay_pilot.job_secrets.secret_error import DENIED, INSECURE, NOT_FOUND,
 _PATIENCE = 10.0  # seconds in all for one answer
 _MOST = 1 << 20
 _PIECE = 1 << 14
-_LOOPBACK = ("127.", "localhost", "::1")
+_LOOPBACK = re.compile(r"127(\.[0-9]{1,3}){3}|localhost|::1")
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class VaultSettings:
         host = parts.hostname or ""
         if parts.scheme not in ("https", "http") or not host or parts.query or parts.fragment or "@" in parts.netloc:
             raise ValueError("the address of Vault is https://HOST:PORT")
-        if parts.scheme == "http" and not self.allow_http and not host.startswith(_LOOPBACK):
+        if parts.scheme == "http" and not self.allow_http and not _LOOPBACK.fullmatch(host):
             raise ValueError("Vault is asked by https, or on this host; allow_http permits another address by http")
         if bool(self.token) == bool(self.token_file):
             raise ValueError("Vault needs a token_file, or a token")

@@ -117,6 +117,16 @@ def test_images_that_were_used_longest_ago_make_room(tmp_path: Path) -> None:
     held.release()
 
 
+def test_nothing_is_left_of_an_image_that_is_too_large(tmp_path: Path) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.image("v1", [layer((member("a"), b"1"), (member("b"), bytes(1 << 20)))])
+    area = tmp_path / "i"
+    store = ImageStore(ContainerRuntimes(bubblewrap="bwrap", images=str(area), space=100_000))
+    with pytest.raises(ImageError, match="takes more than the 100000 bytes"):
+        store.obtain(f"oci:{layout.folder}:v1", NEVER)
+    assert [path.name for path in area.rglob("*") if path.is_file()] == ["lock"]
+
+
 def test_a_layout_that_was_written_anew_is_unpacked_anew(tmp_path: Path) -> None:
     layout = LayoutFolder(tmp_path / "layout")
     first = layout.image("v1", [layer((member("a"), b"1"))])

@@ -16,15 +16,17 @@ from tests.unit.pilot.containers.images import LayoutFolder, layer, member
 
 from forestay_pilot.containers.image_error import ImageError
 from forestay_pilot.containers.oci_layout import OciLayout
+from forestay_pilot.staging.transfer import StoppedError
 
 LINK, HARD, FOLDER, DEVICE = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE
+MOST = 1 << 30
 
 
 def unpack(tmp_path: Path, *layers: bytes) -> Path:
     layout = LayoutFolder(tmp_path / "layout")
     layout.image("v1", list(layers))
     target = tmp_path / "root"
-    OciLayout(str(layout.folder), "v1").unpack(str(target), lambda: None)
+    OciLayout(str(layout.folder), "v1").unpack(str(target), MOST, lambda: None)
     return target
 
 
@@ -79,11 +81,11 @@ def test_a_blob_that_is_not_what_it_is_called_is_refused(tmp_path: Path) -> None
     blob = layout.folder / "blobs/sha256" / manifest["layers"][0]["digest"][7:]
     blob.write_bytes(blob.read_bytes() + b" ")
     with pytest.raises(ImageError) as caught:
-        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "root"), lambda: None)
+        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "root"), MOST, lambda: None)
     assert caught.value.error == "corrupt"
     blob.unlink()
     with pytest.raises(ImageError, match="missing"):
-        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "other"), lambda: None)
+        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "other"), MOST, lambda: None)
 
 
 BROKEN_INDEXES = {
@@ -172,3 +174,39 @@ def config_of(layout: LayoutFolder, entry: dict[str, object]) -> str:
     blobs = layout.folder / "blobs/sha256"
     manifest = json.loads((blobs / str(entry["digest"])[7:]).read_text())
     return str(json.loads((blobs / manifest["config"]["digest"][7:]).read_text())["architecture"])
+
+
+def test_a_layer_that_unpacks_to_gigabytes_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Two megabytes of it stand for a file of two gigabytes."""
+    head = tarfile.TarInfo("zeros")
+    head.size = 2 << 30
+    packed = gzip.compress(head.tobuf(tarfile.PAX_FORMAT) + bytes(1 << 20))
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.image("v1", [packed])
+    with pytest.raises(ImageError, match="takes more than") as caught:
+        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "root"), MOST, lambda: None)
+    assert caught.value.error == "unsupported", "it is not this host's disk that is full"
+    assert not list((tmp_path / "root").iterdir())
+
+
+def test_a_stop_ends_the_unpacking_of_one_large_file(tmp_path: Path) -> None:
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.image("v1", [layer((member("large"), bytes(8 << 20)))])
+    calls = 0
+
+    def stop_at_the_third() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "root"), MOST, stop_at_the_third)
+
+
+def test_empty_files_take_room_too(tmp_path: Path) -> None:
+    many = layer(*((member(f"f{number}"), b"") for number in range(300)))
+    layout = LayoutFolder(tmp_path / "layout")
+    layout.image("v1", [many])
+    with pytest.raises(ImageError, match="takes more than"):
+        OciLayout(str(layout.folder), "v1").unpack(str(tmp_path / "root"), 100_000, lambda: None)

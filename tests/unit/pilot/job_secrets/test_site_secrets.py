@@ -62,6 +62,8 @@ def test_a_change_of_the_list_counts_at_once(tmp_path: Path) -> None:
         ({"folder": "x"}, "whole path"),
         ({"values": {"a": 1}}, "texts by name"),
         ({"vault": {"address": "http://vault.example.org", "token": VALUE}}, "allow_http"),
+        ({"vault": {"address": "http://127.evil.example.org", "token": VALUE}}, "allow_http"),
+        ({"vault": {"address": "http://localhost.example.org", "token": VALUE}}, "allow_http"),
         ({"vault": {"adress": "https://vault"}}, "'vault' has"),
         ({"vault": "https://vault"}, "'vault' has"),
         ({"owners": []}, "lists of secrets"),
