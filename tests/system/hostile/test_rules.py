@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+from tests.contract.room import Stores
 from tests.unit.services.exceptions.building import recovery_of
 from tests.unit.services.exceptions.test_failures import MORE_MEMORY, Desk
 
-from forestay.adapters.sql.incident_store import SqlIncidentStore
-from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.domain.exceptions.incidents.incident import IncidentState
+from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
 from forestay.domain.exceptions.safeguards.safeguards import SafeguardPolicy
 from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
@@ -23,11 +20,14 @@ LOG = "Killed\nslurmstepd: error: Detected 1 oom_kill event in StepId=811.batch.
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    store = SqlJobStore(f"sqlite:///{tmp_path / 'rules.db'}")
-    await store.open()
-    yield Desk(store, SqlIncidentStore(store.database))
-    await store.close()
+def desk(stores: Stores) -> Desk:
+    """On every kind of store."""
+    return Desk(stores)
+
+
+async def _statuses(desk: Desk, query: IncidentQuery) -> list[IncidentStatus]:
+    await desk.store.refresh()  # a search may be a second behind
+    return [stored.status for stored in (await desk.incidents.find(query, limit=1000)).statuses]
 
 
 async def test_two_rules_that_take_turns_stop_and_ask(desk: Desk) -> None:
@@ -45,7 +45,7 @@ async def test_two_rules_that_take_turns_stop_and_ask(desk: Desk) -> None:
         acts += 1
         await desk.fail_again(document, exit_code=137, oom_kills=1)
     assert acts == SafeguardPolicy().max_depth, "as many as may follow from each other"
-    statuses = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
+    statuses = await _statuses(desk, IncidentQuery(job="one"))
     (held,) = [status for status in statuses if status.state is IncidentState.HELD]
     assert f"{acts} actions followed from each other" in held.note, "the inbox says why"
     by = Counter(decision.by for decision in await desk.incidents.decisions_of([status.id for status in statuses]))
@@ -58,11 +58,11 @@ async def test_a_rule_that_is_promoted_over_five_hundred_open_failures_is_tried_
     for number in range(many):
         stored = await desk.put(f"job-{number}", retry=RetryPolicy(when_exhausted=WhenExhausted.HOLD))
         await desk.handler().handle_failures([(stored, LOG)])
-    waiting = await desk.incidents.find(IncidentQuery(states=frozenset({IncidentState.HELD})), limit=1000)
-    assert len(waiting.statuses) == many
+    assert len(await _statuses(desk, IncidentQuery(states=frozenset({IncidentState.HELD})))) == many
     await desk.add_rule('cause == "memory"', {"action": "resubmit", "how": "same"})
     pipeline = desk.handler()
     for _ in range(3):
+        await desk.store.refresh()
         await recovery_of(pipeline).look_at_failures()
     states = Counter([(await desk.now(f"job-{number}")).state for number in range(many)])
     assert states[State.AVAILABLE] == 1, states
@@ -77,6 +77,6 @@ async def test_a_rule_whose_condition_errs_acts_on_nothing_and_says_so(desk: Des
     stored = await desk.put("one", retry=RetryPolicy(max_attempts=5))
     await desk.handler().handle_failures([(stored, LOG)])
     assert (await desk.now("one")).state is State.FAULTED
-    (status,) = [stored.status for stored in (await desk.incidents.find(IncidentQuery(job="one"))).statuses]
+    (status,) = await _statuses(desk, IncidentQuery(job="one"))
     assert status.state is IncidentState.HELD
     assert "quota" in status.note, status.note

@@ -1,8 +1,10 @@
-"""The exception pipeline over one SQLite store, without an engine for runs."""
+"""The exception pipeline over one store, without an engine for runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from tests.contract.room import Stores
 
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.sql.audit import SqlAuditStore
@@ -58,26 +60,32 @@ class NoFilePolicy:
         return None
 
 
-def build_runner(store: SqlJobStore) -> PlaybookRunner:
-    clock, writer = SystemClock(), CheckedWriter(store)
+def sql_stores(jobs: SqlJobStore) -> Stores:
+    database = jobs.database
+    return Stores(
+        jobs, SqlPilotStore(database), SqlDocumentStore(database), SqlIncidentStore(database), SqlAuditStore(database)
+    )
+
+
+def build_runner(stores: Stores) -> PlaybookRunner:
+    store, clock, writer = stores.jobs, SystemClock(), CheckedWriter(stores.jobs)
     actions = JobActions(writer, JobControl(store, writer, clock, leave_failure), clock)
-    suspensions = FlowSuspensions(SqlDocumentStore(store.database))
-    incidents = SqlIncidentStore(store.database)
-    return PlaybookRunner(incidents, store, None, FlowStore(store, clock), suspensions, actions, clock)
+    suspensions = FlowSuspensions(stores.documents)
+    return PlaybookRunner(stores.incidents, store, None, FlowStore(store, clock), suspensions, actions, clock)
 
 
 def build_pipeline(
-    store: SqlJobStore,
+    stores: Stores,
     *,
     safeguards: SafeguardPolicy | None = None,
     policy: ExceptionPolicy | None = None,
     troubled: Callable[[str], None] = lambda _text: None,
 ) -> ExceptionPipeline:
-    clock, ids, documents = SystemClock(), RandomIds(), SqlDocumentStore(store.database)
-    incidents, pilots, writer = SqlIncidentStore(store.database), SqlPilotStore(store.database), CheckedWriter(store)
+    store, pilots, documents, incidents, audit = stores
+    clock, ids, writer = SystemClock(), RandomIds(), CheckedWriter(store)
     flows = FlowStore(store, clock)
     storms = StormTracker(documents, store, clock)
-    log = DecisionLog(incidents, AuditLog(SqlAuditStore(store.database), clock, ids), clock)
+    log = DecisionLog(incidents, AuditLog(audit, clock, ids), clock)
     batch = BatchStatus(pilots, PilotLaunches(documents, clock), ClaimReleaser(store, pilots, writer, clock))
     return ExceptionPipeline(
         store,
@@ -101,7 +109,7 @@ def build_pipeline(
             ChainCounter(incidents, store),
             Approvals(store, clock),
         ),
-        ActionExecutor(log, writer, build_runner(store), None, storms, clock),
+        ActionExecutor(log, writer, build_runner(stores), None, storms, clock),
         log,
         clock,
         troubled=troubled,

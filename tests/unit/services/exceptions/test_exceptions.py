@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.contract.examples import job
-from tests.unit.services.exceptions.building import CONDITIONS, build_pipeline, recovery_of
+from tests.unit.services.exceptions.building import CONDITIONS, build_pipeline, recovery_of, sql_stores
 
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.adapters.sql.document_store import SqlDocumentStore
@@ -52,7 +52,7 @@ class Scenario:
         return Approvals(self.store, SystemClock())
 
     def service(self) -> ExceptionPipeline:
-        return build_pipeline(self.store, policy=self.policy)
+        return build_pipeline(sql_stores(self.store), policy=self.policy)
 
     async def add_rule(
         self,

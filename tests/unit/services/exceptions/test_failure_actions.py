@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.services.exceptions.building import recovery_of
+from tests.unit.services.exceptions.building import recovery_of, sql_stores
 from tests.unit.services.exceptions.test_failures import IS_MEMORY, LOST_NODE, MORE_MEMORY, OOM, Desk
 
-from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, Incident, IncidentState, status_of
@@ -31,7 +30,7 @@ NEEDS = Resources(cpus=1, memory=1 << 30)
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     store = SqlJobStore(f"sqlite:///{tmp_path / 'failures.db'}")
     await store.open()
-    yield Desk(store, SqlIncidentStore(store.database))
+    yield Desk(sql_stores(store))
     await store.close()
 
 

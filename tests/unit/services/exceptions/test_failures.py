@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 from tests.contract.examples import job, pilot
+from tests.contract.room import Stores
 from tests.unit.apps.server.running import until
-from tests.unit.services.exceptions.building import CONDITIONS, build_pipeline, recovery_of
+from tests.unit.services.exceptions.building import CONDITIONS, build_pipeline, recovery_of, sql_stores
 
 from forestay.adapters.cel.sandbox import CelSandbox
-from forestay.adapters.sql.document_store import SqlDocumentStore
-from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
-from forestay.adapters.sql.pilot_store import SqlPilotStore
 from forestay.adapters.system.clock import RandomIds, SystemClock
 from forestay.domain.data.staging_terms import restaged
 from forestay.domain.exceptions.incidents.default_policy import NEVER
@@ -43,8 +41,8 @@ from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
 from forestay.domain.pilots.pilot import PilotState
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
-from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.ports.jobs.job_store import DocumentChange, Record, Stored, Written
+from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
+from forestay.ports.jobs.job_store import DocumentChange, JobStore, Record, Stored, Written
 from forestay.services.exceptions.decide.decider import FRESH
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.rules.rule_cache import DOMAIN
@@ -58,12 +56,19 @@ LOST_NODE = "slurmstepd: error: *** JOB 4711 ON n17 CANCELLED AT 2026-03-01T10:0
 
 @dataclass
 class Desk:
-    store: SqlJobStore
-    incidents: SqlIncidentStore
+    stores: Stores
     policy: SafeguardPolicy = field(default_factory=SafeguardPolicy)
 
+    @property
+    def store(self) -> JobStore:
+        return self.stores.jobs
+
+    @property
+    def incidents(self) -> IncidentStore:
+        return self.stores.incidents
+
     def handler(self) -> ExceptionPipeline:
-        return build_pipeline(self.store, safeguards=self.policy)
+        return build_pipeline(self.stores, safeguards=self.policy)
 
     async def add_rule(
         self,
@@ -74,7 +79,7 @@ class Desk:
         patterns: Sequence[str] = (),
     ) -> str:
         """A rule of the site; its condition is true of a job at `attempt` that has nothing, so that it may be written."""
-        rules = RuleStore(SqlDocumentStore(self.store.database))
+        rules = RuleStore(self.stores.documents)
         sandbox = CelSandbox()
         try:
             edit = RuleEditor(rules, CONDITIONS, sandbox, SystemClock(), RandomIds().claim)
@@ -136,7 +141,7 @@ class Desk:
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     store = SqlJobStore(f"sqlite:///{tmp_path / 'failures.db'}")
     await store.open()
-    yield Desk(store, SqlIncidentStore(store.database))
+    yield Desk(sql_stores(store))
     await store.close()
 
 
@@ -239,7 +244,7 @@ async def test_infrastructure_is_not_charged_to_the_user(desk: Desk) -> None:
 @pytest.mark.finding("F-A9")
 @pytest.mark.parametrize("elsewhere", [None, [], ["apptainer"]], ids=["silent", "none", "apptainer"])
 async def test_a_container_is_tried_again_only_where_it_can_run(desk: Desk, elsewhere: list[str] | None) -> None:
-    pilots = SqlPilotStore(desk.store.database)
+    pilots = desk.stores.pilots
     fleet: dict[str, tuple[str, list[str] | None]] = {"p1": ("n17", []), "p2": ("n18", []), "p3": ("n19", elsewhere)}
     for name, (host, runtimes) in fleet.items():
         extra = {} if runtimes is None else {"runtimes": runtimes}
@@ -265,7 +270,7 @@ async def test_a_container_is_tried_again_only_where_it_can_run(desk: Desk, else
 
 
 async def test_another_runtime_than_the_image_needs_is_none(desk: Desk) -> None:
-    pilots = SqlPilotStore(desk.store.database)
+    pilots = desk.stores.pilots
     for name, runtimes in (("p1", []), ("p2", ["bubblewrap"])):
         await pilots.put_pilot(pilot(name, tenant="lab", host=name, extra={"runtimes": runtimes}), None)
     last = AttemptResult(

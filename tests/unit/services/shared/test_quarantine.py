@@ -15,7 +15,7 @@ from sqlalchemy import make_url, select, text, update
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests import servers
 from tests.contract.examples import job
-from tests.unit.services.exceptions.building import build_pipeline, build_runner, recovery_of
+from tests.unit.services.exceptions.building import build_pipeline, build_runner, recovery_of, sql_stores
 from tests.unit.services.exceptions.test_exceptions import Scenario
 
 from forestay.adapters.cel.conditions import CelConditions
@@ -58,7 +58,7 @@ class Desk:
         return SqlIncidentStore(self.store.database)
 
     def exceptions(self) -> ExceptionPipeline:
-        return build_pipeline(self.store, troubled=self.reports.append)
+        return build_pipeline(sql_stores(self.store), troubled=self.reports.append)
 
     async def put_job(self, name: str, tenant: str, **fields: Any) -> None:
         (result,) = await self.store.write([DocumentChange(job(name, tenant=tenant, **fields), None)])
@@ -218,7 +218,7 @@ async def test_overdue_incidents_are_closed_beside_one_that_cannot_be(desk: Desk
     await desk.spoil(papers, "body", "Decision:bad:1")
     await desk.spoil(jobs, "document", "spoilt-job")
     closing = IncidentCloser(
-        desk.incidents, desk.store, build_runner(desk.store), SystemClock(), troubled=desk.reports.append
+        desk.incidents, desk.store, build_runner(sql_stores(desk.store)), SystemClock(), troubled=desk.reports.append
     )
     await closing.look()
     assert (await desk.status("good")).state is IncidentState.COMPLETE

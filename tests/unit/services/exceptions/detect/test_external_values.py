@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.unit.services.exceptions.building import sql_stores
 from tests.unit.services.exceptions.test_failures import MORE_MEMORY, OOM, Desk
 
 from forestay.adapters.httpx.external_source import WebSource
-from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.adapters.system.clock import SystemClock
 from forestay.adapters.system.external_source import CommandSource, FileSource
@@ -115,7 +115,7 @@ async def test_a_rule_about_an_external_source_acts_or_asks_a_person(text: str, 
     file.write_text(text)
     store = SqlJobStore(f"sqlite:///{tmp_path / 'failures.db'}")
     await store.open()
-    desk = Desk(store, SqlIncidentStore(store.database))
+    desk = Desk(sql_stores(store))
     await desk.add_rule('cause == "memory" && external.quota.left > 5', MORE_MEMORY)
     pipeline = desk.handler()
     pipeline.detector.history.external = values_of(FileSource(file), {"left": FieldType.INT})

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.unit.services.exceptions.building import sql_stores
 from tests.unit.services.exceptions.test_failures import IS_MEMORY, LOST_NODE, MORE_MEMORY, OOM, Desk
 
 from forestay.adapters.cel.conditions import CelConditions
-from forestay.adapters.sql.document_store import SqlDocumentStore
-from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.incident import Incident, IncidentState
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, FlowRef, State, Token
@@ -31,7 +30,7 @@ NEEDS = Resources(cpus=1, memory=1 << 30)
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     store = SqlJobStore(f"sqlite:///{tmp_path / 'failures.db'}")
     await store.open()
-    yield Desk(store, SqlIncidentStore(store.database))
+    yield Desk(sql_stores(store))
     await store.close()
 
 
@@ -63,7 +62,7 @@ async def test_a_failure_knows_its_earlier_attempts_and_the_failures_of_the_last
     flow_ref = FlowRef("run-1", "align@2", "f" * 64, 0, 0, 1, above=("run-0",))
     await desk.handler().handle_failures([(await desk.put("one", resources=NEEDS, flow_ref=flow_ref), OOM)])
     closed = as_plain({"n18": HostHealth("n18", HostStatus.CLOSED)})
-    await SqlDocumentStore(desk.store.database).put([(Document("hosts:lab", "lab", "hosts", closed), None)])
+    await desk.stores.documents.put([(Document("hosts:lab", "lab", "hosts", closed), None)])
     await desk.handler().handle_failures([(await fail_again(desk, "one", 2, "n18"), OOM)])
     await desk.handler().handle_failures([(await fail_again(desk, "one", 3, "n17"), LOST_NODE)])
     second, wrong = read_context(told_by(await incident_at(desk, "one", 2)))
@@ -94,7 +93,7 @@ async def test_a_rule_about_history_acts_and_a_later_replay_of_the_incident_deci
         await desk.handler().handle_failures([(await desk.put(name, resources=NEEDS), OOM)])
     held = {name: (await desk.status(name))[0] for name in ("one", "two", "three")}
     assert held["three"] is IncidentState.HELD
-    rules = RuleCache(RuleStore(SqlDocumentStore(desk.store.database)), CelConditions())
+    rules = RuleCache(RuleStore(desk.stores.documents), CelConditions())
     await rules.refresh()
     for name in ("one", "two", "three"):
         incident = await incident_at(desk, name, 1)

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.unit.services.exceptions.building import sql_stores
 from tests.unit.services.exceptions.test_failures import OLD, Desk
 
-from forestay.adapters.sql.incident_store import SqlIncidentStore
 from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, Incident, status_of
@@ -23,7 +23,7 @@ from forestay.services.exceptions.safeguards.safeguards import ChainCounter
 async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
     store = SqlJobStore(f"sqlite:///{tmp_path / 'failures.db'}")
     await store.open()
-    yield Desk(store, SqlIncidentStore(store.database))
+    yield Desk(sql_stores(store))
     await store.close()
 
 
