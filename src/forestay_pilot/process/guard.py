@@ -34,6 +34,7 @@ from forestay_pilot.process.spawner import Spawner, find_spawner
 _READ = 65536
 _LEASE_GRACE = 2.0  # a server frees an orphan no sooner than ten seconds after its lease
 _NAP = 1.0
+_MOMENT = 0.02  # after which a payload is announced and read from: a pipe holds what it writes meanwhile
 _SIGKILLED = 128 + signal.SIGKILL
 _NOT_CONTINUED = ("cancelled", "lease-lost")  # stops that leave no time for a checkpoint
 _LINGER = 5.0  # how long an end waits for killed members of its group to be gone
@@ -76,6 +77,7 @@ class Guard:
         self._inbox = b""
         self._outbox = bytearray()
         self._runs: dict[int, GuardedPayload] = {}  # by process id, until the end is reported
+        self._new: list[GuardedPayload] = []  # the oldest first; in their first moment, or over in it
         self._undying: set[int] = set()  # strays that no signal ended, reported with their payload's end
         self._lease_until: float | None = None
         self._selector = selectors.DefaultSelector()
@@ -157,8 +159,21 @@ class Guard:
         output, exec_error = pipes[0], pipes[2] if len(pipes) > 2 else -1
         os.set_blocking(output, False)
         run = self._runs[pid] = GuardedPayload(request, pid, output, exec_error, leaf, locks)
-        self._selector.register(output, selectors.EVENT_READ, lambda _: self._on_output(run))
-        self._tell({"event": "started", "claim": run.claim, "pid": pid})
+        self._new.append(run)
+
+    def _introduce(self) -> None:
+        """Announce and read from payloads that outlived their first moment; short ones are over by then, and cost less."""
+        late = steady() - _MOMENT
+        while self._new and (self._new[0].end is not None or self._new[0].began <= late):
+            run = self._new.pop(0)
+            if run.output >= 0:
+                self._selector.register(run.output, selectors.EVENT_READ, lambda _, run=run: self._on_output(run))
+            if run.end is None:
+                self._tell({"event": "started", "claim": run.claim, "pid": run.pid})
+
+    def _leave_output(self, run: GuardedPayload) -> None:
+        with contextlib.suppress(KeyError):  # one that was over in its first moment
+            self._selector.unregister(run.output)
 
     def _fork(self, request: dict[str, Any], pipes: list[int], leaf: PayloadCgroup | None, locks: list[int]) -> int:
         pid = os.fork()
@@ -189,7 +204,7 @@ class Guard:
         if data:
             run.keep(data)
             return True
-        self._selector.unregister(run.output)
+        self._leave_output(run)
         os.close(run.output)
         run.output = -1
         return False
@@ -286,7 +301,7 @@ class Guard:
             run.end["left_running"] = len(left)
             run.note(f"{len(left)} processes of it could not be ended: {', '.join(map(str, sorted(left)))}")
         if run.output >= 0:
-            self._selector.unregister(run.output)
+            self._leave_output(run)
         run.end_output()
         run.end["stopped_for"] = run.stopped_for
         well = run.end["exit_code"] == 0 and not run.stopped_for
@@ -342,12 +357,14 @@ class Guard:
 
     def _until_next(self) -> float | None:
         times = [at for run in self._runs.values() for at in self._deadlines(run)]
+        times += [run.began + _MOMENT for run in self._new[:1]]
         if not times:
             return None
         # A wait stops while the host sleeps, but a deadline does not: no wait is longer than this.
         return min(_NAP, max(0.0, min(times) - steady()))
 
     def _keep_deadlines(self) -> None:
+        self._introduce()
         now = steady()
         for run in list(self._runs.values()):
             if run.end is not None:

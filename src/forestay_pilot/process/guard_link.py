@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict
 from typing import Any, Callable
 
 from forestay_pilot.clock import steady
@@ -109,7 +108,7 @@ class GuardLink:
                 self._waiting[payload.claim] = waiting
                 if payload.external:
                     self._send({"do": "lease", "until": self._lease_until})
-                self._send({"do": "start", **asdict(payload)})
+                self._send({"do": "start", **vars(payload)})
             except OSError as error:
                 log.warning("the guard cannot be reached: %s", error)
                 self._waiting.pop(payload.claim, None)

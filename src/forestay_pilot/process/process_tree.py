@@ -18,7 +18,7 @@ def children_of(pid: int) -> list[int]:
     words = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/children", "rb") as source:
+            with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as source:
                 words += [int(word) for word in source.read().split()]
     except OSError:
         return _children_by_search(pid)

@@ -75,7 +75,7 @@ class Spawner:
         failed, dup2 = ctypes.addressof(self._failed), function("dup2")
         path, amount = (ctypes.cast(text, ctypes.c_void_p).value or 0 for text in self._offer)
         prctl = function("prctl")
-        self._before = [
+        before = [
             _Step(function("setsid"), ()),
             _Step(prctl, (libc.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)),
             _Step(prctl, (libc.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)),
@@ -90,18 +90,23 @@ class Spawner:
             _Step(dup2, (self._null, 0)),
         ]
         self._dup2, self._execve = dup2, function("execve")
-        self._after = [_Step(function("memset"), (failed, 1, 1)), _Step(function("_exit"), (127,))]
-        count = len(self._before) + 3 + len(self._after)
+        after = [_Step(function("memset"), (failed, 1, 1)), _Step(function("_exit"), (127,))]
+        self._own = len(before)  # the first of three that are another each time
+        count = len(before) + 3 + len(after)
         self._memory = ctypes.create_string_buffer(_STEP * (count + 2))
         first = -(-ctypes.addressof(self._memory) // _STEP) * _STEP
         self._contexts = [first + number * _STEP for number in range(count)]
         self._stack = first + (count + 1) * _STEP - 64
         self._lay_out(library.getcontext)
+        for number, step in [*enumerate(before), *enumerate(after, self._own + 3)]:
+            self._fill_in(number, step)
+        # What runs in a context uses up its stack. To copy all of them costs less than to make them again.
+        self._image = ctypes.string_at(first, _STEP * count)
 
     def _lay_out(self, get: ctypes._NamedFuncPointer) -> None:
         """Fill in the contexts but for what they call. All keep signals waiting but the last: a stop that came takes effect there."""
         get.argtypes = [ctypes.c_void_p]
-        execve = len(self._before) + 2
+        execve = self._own + 2
         kept = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
         try:
             for number, place in enumerate(self._contexts):
@@ -114,6 +119,11 @@ class Spawner:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, kept)
 
+    def _fill_in(self, number: int, step: _Step) -> None:
+        given = step.arguments
+        unused = (0,) * (_MOST_ARGUMENTS - len(given))
+        self._make(self._contexts[number], step.function, len(given), *given, *unused)
+
     def start(self, program: str, argv: Sequence[str], environment: Mapping[str, str], output: int) -> int:
         """Start a program in this process's folder, with its output to a descriptor; its process id, or 0 when it does not start."""
         path = ctypes.c_char_p(os.fsencode(program))
@@ -124,16 +134,10 @@ class Spawner:
             ctypes.addressof(words),
             ctypes.addressof(variables),
         )
-        steps = [
-            *self._before,
-            _Step(self._dup2, (output, 1)),
-            _Step(self._dup2, (output, 2)),
-            _Step(self._execve, arguments),
-            *self._after,
-        ]
-        make = self._make
-        for place, (function, given) in zip(self._contexts, steps):
-            make(place, function, len(given), *given, *(0,) * (_MOST_ARGUMENTS - len(given)))
+        ctypes.memmove(self._contexts[0], self._image, len(self._image))
+        self._fill_in(self._own, _Step(self._dup2, (output, 1)))
+        self._fill_in(self._own + 1, _Step(self._dup2, (output, 2)))
+        self._fill_in(self._own + 2, _Step(self._execve, arguments))
         self._failed.value = b"\0"
         pid = int(self._clone(self._set, self._stack, _CLONE_VM | _CLONE_VFORK | signal.SIGCHLD, self._contexts[0]))
         if pid > 0 and self._failed.value != b"\0":

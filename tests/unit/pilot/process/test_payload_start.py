@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.unit.pilot.fake_server import until
 
-from forestay_pilot.process.guard_link import GuardLink
+from forestay_pilot.process.guard_link import GuardLink, WaitingPayload
 from forestay_pilot.process.payload import Payload, PayloadOutcome, Surroundings, make_payload, read_claim
 
 GRACE = 1.0
@@ -179,6 +179,26 @@ os.kill(os.getpid(), signal.SIGSTOP)
             pilot.kill()
             with contextlib.suppress(OSError):
                 os.kill(run, signal.SIGKILL)
+
+
+def test_what_a_payload_writes_in_its_first_moment_and_later_is_all_kept(
+    guard: GuardLink, tmp_path: Path, at_hand: bool
+) -> None:
+    """More than a pipe holds, before its guard reads from it."""
+    script = "head -c 300000 /dev/zero; sleep 0.1; head -c 300000 /dev/zero; echo end"
+    end = outcome(guard, payload(tmp_path, "sh", "-c", script, program="/bin/sh", at_hand=at_hand))
+    assert (end.exit_code, end.log_bytes) == (0, 600004)
+    assert (tmp_path / "c1.log").stat().st_size == 600004
+
+
+def test_a_payload_that_outlives_its_first_moment_is_announced(guard: GuardLink, tmp_path: Path, at_hand: bool) -> None:
+    waiting = WaitingPayload(external=False)
+    wanted = payload(tmp_path, "sleep", "600", program="/bin/sleep", at_hand=at_hand)
+    guard.start(wanted, waiting)
+    until(lambda: waiting.pid > 0, "the announcement")
+    assert state_of(waiting.pid) in ("S", "R", "D")
+    guard.stop(wanted.claim, "cancelled")
+    assert waiting.done.wait(60)
 
 
 def state_of(pid: int) -> str:
