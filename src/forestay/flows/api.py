@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -27,7 +27,7 @@ from forestay.domain.jobs.amounts import duration_of, size_of
 from forestay.domain.jobs.job_secrets import secrets_from_plain
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import CheckpointPolicy, Effects, RetryPolicy, WhenExhausted
-from forestay.flows.flow_context import FlowContext, PendingWork, flow_context
+from forestay.flows.flow_context import BRANCH, FlowContext, PendingWork, flow_context
 
 T = TypeVar("T")
 Command = str | Sequence[str]
@@ -108,7 +108,7 @@ def ask(
     wrong = [f"{problem.where}: {problem.message}" for problem in check_ask(task, pattern, (name,))]
     if wrong:
         raise ValueError("; ".join(wrong))
-    return at.begin(task)
+    return at.begin(task, name)
 
 
 def wait_for(
@@ -128,7 +128,7 @@ def wait_for(
     if default is not None and deadline is None:
         raise ValueError(f"{name}: the default counts at the deadline; give a deadline")
     seconds = None if deadline is None else Deadline(duration_of(deadline))
-    return at.begin(Task(at.name_for(name), AwaitPattern(event, _literal(key), default), deadline=seconds))
+    return at.begin(Task(at.name_for(name), AwaitPattern(event, _literal(key), default), deadline=seconds), name)
 
 
 async def gather(*works: Awaitable[T] | Iterable[Awaitable[T]]) -> list[T]:
@@ -136,11 +136,23 @@ async def gather(*works: Awaitable[T] | Iterable[Awaitable[T]]) -> list[T]:
     every: list[Awaitable[T]] = []
     for work in works:
         every += [work] if isinstance(work, Awaitable) else work
-    ends = await asyncio.gather(*every, return_exceptions=True)
-    for end in ends:
-        if isinstance(end, BaseException):
-            raise end
+    parts: dict[int, Awaitable[T]] = {id(work): work for work in every}
+    branches = f"{BRANCH.get()}/{flow_context().fork()}"
+    for place, (known, work) in enumerate(list(parts.items())):
+        if isinstance(work, Coroutine):
+            parts[known] = _branch(f"{branches}.{place}", work)
+    ends = await asyncio.gather(*(parts[id(work)] for work in every), return_exceptions=True)
+    failures = [end for end in ends if isinstance(end, BaseException)]
+    if len(failures) > 1:
+        raise failures[0] from BaseExceptionGroup("others failed too", failures[1:])
+    if failures:
+        raise failures[0]
     return cast("list[T]", ends)
+
+
+async def _branch(name: str, work: Awaitable[T]) -> T:
+    BRANCH.set(name)
+    return await work
 
 
 async def checkpoint(state: object) -> None:
@@ -183,7 +195,7 @@ def _begin(
         deadline=None if deadline is None else Deadline(duration_of(deadline)),
         when_failed=WhenFailed(when_failed),
     )
-    return at.begin(task)
+    return at.begin(task, name)
 
 
 def _check_name(name: str) -> None:

@@ -37,8 +37,12 @@ class FlowContext(Protocol):
         """Whether the run has a task with this name, whose outputs can be referred to."""
         ...
 
-    def begin(self, task: Task) -> PendingWork:
-        """Begin a task."""
+    def begin(self, task: Task, wanted: str = "") -> PendingWork:
+        """Begin a task; ``wanted`` is the name that the function requested."""
+        ...
+
+    def fork(self) -> int:
+        """A number for a `gather`, new in the run."""
         ...
 
     async def checkpoint(self, state: object) -> None: ...
@@ -49,6 +53,8 @@ class FlowContext(Protocol):
 
 
 DESK: ContextVar[FlowContext] = ContextVar("forestay_flow_desk")
+BRANCH: ContextVar[str] = ContextVar("forestay_flow_branch", default="")
+"""The branch of `gather` that runs: what fails in one says nothing to the others."""
 
 
 def flow_context() -> FlowContext:

@@ -83,7 +83,14 @@ class Stage:
     async def start(self, text: str, name: str, **params: object) -> str:
         """Start a run, once however often it is asked for."""
         version = (await persist(self.person, "POST", "/v1/flows", json={"text": text}))["version"]
-        body = {"flow": version, "params": params}
+        return await self._start(version, name, params)
+
+    async def start_named(self, name: str, **params: object) -> str:
+        """Start a run of a Python flow of the site's folder, once."""
+        return await self._start(name, name, params)
+
+    async def _start(self, flow: str, name: str, params: Mapping[str, object]) -> str:
+        body = {"flow": flow, "params": params}
         headers = {"Idempotency-Key": f"{name}-{self.key}"}
         return str((await persist(self.person, "POST", "/v1/runs", json=body, headers=headers))["id"])
 

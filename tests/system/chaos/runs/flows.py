@@ -1,4 +1,4 @@
-"""The two flows of the campaign: one that ends well, with every pattern in it, and one that fails late and is undone."""
+"""The two flows of the campaign: one that ends well, with every pattern in it, and one that fails late and is undone; and one in Python."""
 
 from __future__ import annotations
 
@@ -60,6 +60,23 @@ tasks:
   e: {command: [do], after: [d], compensate: {command: [undo, e]}}
   fails: {command: [do], after: [e]}
 """
+GROWN = """
+from forestay.flows import flow, gather, job, scatter
+
+@flow
+async def grown(key: str):
+    await job("first", ["do", key])
+
+    async def branch(number):
+        await job("one", ["do", str(number)])
+        await job("two", ["do", str(number)])
+
+    await gather(branch(number) for number in range(3))
+    many = await scatter("many", ["do", "${n}"], {"n": range(4)})
+    last = await job("last", ["do"])
+    return {"well": many.well, "code": last.exit_code}
+"""
+"""A Python flow, in the site's folder."""
 UNDOING = ["e", "d", "d", "c", "b", "a"]
 """The compensations as they must run: the last first, and the one that fails again before the next."""
 

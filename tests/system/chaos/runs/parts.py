@@ -132,6 +132,25 @@ class Streaming(Part):
 
 
 @dataclass
+class Grown(Part):
+    """A Python flow whose scatter fails in part; its run is resumed, and its function finds again what had been done."""
+
+    resumed: bool = False
+
+    def facts(self) -> Facts:
+        self.resumed = False
+        return lambda claim: ended_with(int(claim["name"] == "many" and claim["index"] == 2 and not self.resumed))
+
+    async def carry_out(self, stage: Stage) -> Trial:
+        run = await stage.start_named("grown", key=stage.key)
+        await stage.ended(run)
+        self.resumed = True
+        await _accepted(stage.person, f"/v1/runs/{run}/resume", {}, unless=lambda: _goes_on(stage, run))
+        await stage.ended(run)
+        return stage.trial({"grown": run})
+
+
+@dataclass
 class Question(Part):
     """A question that a person answers, and one that nobody does."""
 
@@ -254,6 +273,7 @@ class Remake(Part):
 
 PARTS: Mapping[str, Callable[[], Part]] = {
     "streaming": Streaming,
+    "grown": Grown,
     "question": Question,
     "events": Events,
     "schedule": Schedule,

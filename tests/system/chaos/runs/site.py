@@ -18,6 +18,7 @@ import httpx
 from temporalio.client import Client
 from tests.servers import SCRIPT
 from tests.system.chaos.processes import Child, free_port
+from tests.system.chaos.runs.flows import GROWN
 from tests.unit.apps.server.http_client import http_client
 from tests.unit.apps.server.store_room import store_room
 
@@ -70,6 +71,7 @@ class RunsSite:
         return kept | {
             "FORESTAY_STORE": self.store,
             "FORESTAY_STATE": str(self.folder / "state"),
+            "FORESTAY_FLOWS": str(self.folder / "flows"),
             "FORESTAY_PORT": str(self.server_port),
             "FORESTAY_LEASE": str(LEASE),
             "FORESTAY_TEMPORAL": self.temporal,
@@ -84,8 +86,9 @@ class RunsSite:
         return http_client(self.url, self.token("submitter", "viewer"), timeout=20)
 
     async def start(self) -> None:
-        for name in ("state", "points", "logs"):
+        for name in ("state", "points", "logs", "flows"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
+        (self.folder / "flows" / "grown.py").write_text(GROWN)
         self.token("viewer")  # makes the signing key before several processes would
         await self.temporal_order("start", "temporal", "--port", str(self.temporal_port))
         for role in ROLES:

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from tests.system.chaos.runs import parts
+from tests.system.chaos.runs.flows import GROWN
 from tests.system.chaos.runs.parts import PARTS, Remake, Streaming
 
+from forestay.formats.flows.python_flow import read_python_flows
 from forestay.formats.flows.yaml_flow import read_flow_text
 
 
@@ -18,6 +20,12 @@ def test_its_flow_is_a_flow(text: str) -> None:
     read = read_flow_text(text)
     assert not read.problems
     assert read.flow is not None
+
+
+def test_the_python_flow_is_a_flow() -> None:
+    read = read_python_flows(GROWN, "grown.py")
+    assert not read.problems
+    assert [flow.name for flow in read.flows] == ["grown"]
 
 
 def claim(name: str, job: str = "1", **more: Any) -> dict[str, Any]:
@@ -46,4 +54,4 @@ def test_a_lost_output_is_found_only_at_a_remake() -> None:
 
 
 def test_every_part_of_a_run_has_its_name() -> None:
-    assert list(PARTS) == ["streaming", "question", "events", "schedule", "reuse", "library", "remake"]
+    assert list(PARTS) == ["streaming", "grown", "question", "events", "schedule", "reuse", "library", "remake"]

@@ -28,6 +28,7 @@ from forestay.domain.flows.definition.python_flow import PythonFlow, python_from
 from forestay.domain.flows.events import Event
 from forestay.domain.flows.execution.flow_run import FlowRun, RunPhase, TaskInstance
 from forestay.domain.flows.execution.grown import grown_plan, grown_tasks, raised, returned, start_grown
+from forestay.domain.flows.execution.grown_resumption import resume_grown
 from forestay.flows.flow_context import DESK
 from forestay.flows.flow_context_base import FlowContextBase, FlowStopped, json_text, refuse
 from forestay.flows.results import Ended, JobFailed
@@ -49,7 +50,7 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
         self.resting = False
         """The function waits at a checkpoint for a new run."""
         self.function: asyncio.Task[None] | None = None
-        FlowContextBase.__init__(self, payload)
+        FlowContextBase.__init__(self, payload.get("resumed", {}).get("earlier", payload))
         FlowRunWorkflow.__init__(self, payload)
 
     @workflow.run
@@ -63,9 +64,10 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
     @workflow.query(name=temporal_runtime.STATE)
     def state(self) -> Plain:
         known = self.flow_run.as_plain()
-        return known | {
-            "instances": [{**instance, "after": self.after.get(instance["id"], [])} for instance in known["instances"]]
-        }
+        known["instances"] = [
+            {**instance, "after": self.after.get(instance["id"], [])} for instance in known["instances"]
+        ]
+        return known if self.flow_run.outcome is None else known | {"earlier": self.resumption()}
 
     # The hooks of the common run loop, for a flow that grows
 
@@ -73,12 +75,20 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
         return python_from_plain(plain)
 
     def _plan(self, payload: Plain) -> FlowPlan:
-        tasks = json.loads(payload["tasks"]) if "tasks" in payload else {}
+        known = payload.get("resumed", {}).get("earlier", payload)
+        tasks = json.loads(known["tasks"]) if "tasks" in known else {}
         return grown_plan(self.flow.name, self.flow.version, tasks)
 
     def _start(self, plan: FlowPlan, payload: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
         params = {**self.flow.params, **payload.get("params", {})}
         return start_grown(plan, run=payload["run"], at=temporal_runtime.now(), params=params, **self._checked(payload))
+
+    def _resume(self, plan: FlowPlan, given: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
+        ended = FlowRun.from_plain(plan, given["state"])
+        task, changes = given["task"], given["changes"]
+        resumed = resume_grown(ended, self.former, at=temporal_runtime.now(), task=task, changes=changes)
+        self.former = list(resumed.former)
+        return resumed.resumption.run, resumed.resumption.commands
 
     def _may_continue(self, limit: int) -> bool:
         ready = self.resting or (not self.flow_run.open and temporal_runtime.too_long(limit))
@@ -119,6 +129,7 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
                 if not work.awaited:
                     await work
         except Exception as error:
+            self.blame(error)
             self._fail(_words(error, self.flow))
         else:
             self.flow_run, commands = returned(self.flow_run, outputs, temporal_runtime.now())
@@ -136,6 +147,9 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
     def now(self) -> float:
         return workflow.time()
 
+    def owner(self) -> str:
+        return str(self.given["owner"])
+
     def perform(self, commands: tuple[Command, ...]) -> None:
         self._perform(commands)
         self.woken = True
@@ -147,23 +161,35 @@ class PythonRunWorkflow(FlowContextBase, FlowRunWorkflow):
             await asyncio.get_running_loop().create_future()
 
     def hear(self, instance: TaskInstance, ended: Ended, pattern: JobPattern, end: asyncio.Future[Ended]) -> None:
-        if instance.sizes and pattern.result and 0 < instance.count <= MAX_RESULTS:
+        if instance.sizes:
+            read = bool(pattern.result) and 0 < instance.count <= MAX_RESULTS
+        else:
+            read = instance.result is None and bool(self.calls[instance.id].result)
+        if read:
             self.tasks.spawn(self._with_results(instance, pattern.result, ended, end))
         else:
             end.set_result(ended)
 
     async def _with_results(self, instance: TaskInstance, file: str, ended: Ended, end: asyncio.Future[Ended]) -> None:
-        """Read the result files of a scatter's jobs."""
+        """Read the result files of a scatter's jobs, or that of a job which a resumed run keeps."""
         works = [instance.work, *instance.earlier]
         asked = self.flow_ref | {"works": works, "count": instance.count, "result": file, "most": MAX_RESULTS_BYTES}
+        former = self.calls[instance.id].result
         try:
             results = await temporal_runtime.do("read_results", asked, seconds=600)
         except temporal_runtime.ActivityRefused as error:
-            if not end.done():
-                refuse(end, JobFailed(instance.id, str(error), bad=0, count=instance.count))
-        else:
-            if not end.done():
-                end.set_result(replace(ended, results=tuple(results)))
+            self._refuse(instance, str(error), end)
+            return
+        result = results if instance.sizes else results[0]
+        self.note_result(instance.id, result)
+        if former and self.calls[instance.id].result != former:
+            self._refuse(instance, "its result can no longer be read", end)
+        elif not end.done():
+            end.set_result(replace(ended, results=tuple(results)) if instance.sizes else replace(ended, result=result))
+
+    def _refuse(self, instance: TaskInstance, reason: str, end: asyncio.Future[Ended]) -> None:
+        if not end.done():
+            refuse(end, JobFailed(instance.id, reason, bad=0, count=instance.count))
 
 
 def _function(flow: PythonFlow) -> Callable[..., Awaitable[object]]:

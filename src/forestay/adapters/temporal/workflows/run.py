@@ -92,10 +92,7 @@ class FlowRunWorkflow:
             self.status = payload["status"]
             self.first: tuple[Command, ...] = ()
         elif "resumed" in payload:
-            given = payload["resumed"]
-            ended = FlowRun.from_plain(plan, given["state"])
-            resumption = resume_run(ended, at=temporal_runtime.now(), task=given["task"], changes=given["changes"])
-            self.flow_run, self.first = resumption.run, resumption.commands
+            self.flow_run, self.first = self._resume(plan, payload["resumed"])
         elif "undo" in payload:
             self.flow_run, self.first = undo_run(FlowRun.from_plain(plan, payload["undo"]), at=temporal_runtime.now())
         else:
@@ -120,6 +117,11 @@ class FlowRunWorkflow:
             streams=payload.get("streams", False),
             **self._checked(payload),
         )
+
+    def _resume(self, plan: FlowPlan, given: Plain) -> tuple[FlowRun, tuple[Command, ...]]:
+        ended = FlowRun.from_plain(plan, given["state"])
+        resumption = resume_run(ended, at=temporal_runtime.now(), task=given["task"], changes=given["changes"])
+        return resumption.run, resumption.commands
 
     def _checked(self, payload: Plain) -> Plain:
         """Whether the run's end is checked, the incidents that keep it from beginning, and whether the compensation library is used."""

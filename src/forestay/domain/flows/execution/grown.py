@@ -16,7 +16,14 @@ from forestay.domain.flows.definition.flow_plan import FlowPlan, plan_flow
 from forestay.domain.flows.definition.flow_version import task_as_plain, task_from_plain
 from forestay.domain.flows.execution.constraints import held_at_start
 from forestay.domain.flows.execution.endings import stop
-from forestay.domain.flows.execution.flow_run import EndCheck, FlowRun, InstanceState, RunEnding, RunPhase
+from forestay.domain.flows.execution.flow_run import (
+    EndCheck,
+    FlowRun,
+    InstanceState,
+    RunEnding,
+    RunPhase,
+    TaskInstance,
+)
 from forestay.domain.flows.execution.run_update import RunUpdate
 from forestay.domain.flows.execution.settle import settle
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
@@ -54,14 +61,22 @@ def start_grown(
     return held_at_start(new, held)
 
 
-def add_task(run: FlowRun, task: Task, at: int) -> tuple[FlowRun, tuple[Command, ...]]:
-    """Begin a task that the function calls. Its name is new in the run."""
+def add_task(
+    run: FlowRun, task: Task, at: int, instance: TaskInstance | None = None
+) -> tuple[FlowRun, tuple[Command, ...]]:
+    """Begin a task that the function calls. Its name is new in the run. ``instance``: how it is found in a resumed run."""
     if task.name in run.instances:
         raise ValueError(f"there is already a task {task.name}")
     if task.when_failed is WhenFailed.FAIL:
         task = replace(task, when_failed=WhenFailed.IGNORE)
     run = replace(run, plan=_with_task(run.plan, task))
-    return _changed(run, at, lambda update: update.open_block("", (task,)))
+
+    def begin(update: RunUpdate) -> None:
+        update.open_block("", (task,))
+        if instance is not None:
+            update.instances[task.name] = instance
+
+    return _changed(run, at, begin)
 
 
 def take_end(run: FlowRun, name: str) -> FlowRun:

@@ -44,8 +44,6 @@ class Resumption(NamedTuple):
 
 def resume_refusal(run: FlowRun, *, task: str = "", changes: Mapping[str, object] | None = None) -> str:
     """Why a run cannot be resumed in this way; empty: it can."""
-    if run.plan.grown:
-        return "a run of a Python flow cannot be resumed; start a new one"
     if run.outcome is None:
         return "the run has not ended"
     if task and task not in run.instances:

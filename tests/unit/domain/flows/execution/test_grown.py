@@ -47,6 +47,9 @@ class RunDriver(FlowContextBase):
     def now(self) -> float:
         return 0.002
 
+    def owner(self) -> str:
+        return "ada"
+
     async def checkpoint(self, state: object) -> None:
         self.keep(state)
         if self.anew:
@@ -93,7 +96,8 @@ class RunDriver(FlowContextBase):
                     self.take(self.events.pop(0))
             outputs = await task
             self.flow_run, commands = returned(self.flow_run, outputs or {}, 4)
-        except JobFailed as error:
+        except (JobFailed, ValueError) as error:
+            self.blame(error)
             self.flow_run, commands = raised(self.flow_run, str(error), 4)
         finally:
             DESK.reset(token)
