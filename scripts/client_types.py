@@ -38,6 +38,7 @@ NAMES = {
     "LineOut": "TransitionJson",
     "ManifestOut": "ManifestJson",
     "OrderOut": "OrderJson",
+    "RankEndOut": "RankJson",
     "ResourcesIn": "ResourcesJson",
     "ResourcesOut": "StoredResourcesJson",
     "RetryRecordOut": "RetryRecordJson",

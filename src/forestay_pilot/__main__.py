@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import signal
@@ -21,6 +22,7 @@ from forestay_pilot.link.announcement import announce
 from forestay_pilot.link.environment import PilotEnvironment, check_environment
 from forestay_pilot.link.features import machine_features
 from forestay_pilot.link.server_link import ServerRing
+from forestay_pilot.nodes.ranks import SeveralNodes
 from forestay_pilot.pilot import EnrolmentRefusedError, PilotProcess, PilotSettings
 from forestay_pilot.process import libc
 from forestay_pilot.process.control_group import usable_memory
@@ -92,6 +94,19 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME=VALUE",
         help="a feature of this machine that jobs may require; may be repeated",
+    )
+    add(
+        "--nodes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="nodes of this pilot's allocation; more than 1: for jobs of as many (1)",
+    )
+    add(
+        "--nodes-launcher",
+        default="[]",
+        metavar="JSON",
+        help="the command that starts a job on all nodes, as a list of words; `{nodes}` and `{cpus}` are what the job asks for",
     )
     add("--site", default="local", metavar="NAME", help="the site that started this pilot (local)")
     add(
@@ -233,7 +248,9 @@ def _first_words(path: str) -> str:
 
 def _resources(arguments: argparse.Namespace, work: str, devices: list[Device]) -> dict[str, int]:
     disk = os.statvfs(work)
+    several = {"nodes": arguments.nodes} if arguments.nodes > 1 else {}
     return {
+        **several,
         "cpus": arguments.cpus or len(os.sched_getaffinity(0)),
         "memory": arguments.memory or usable_memory(),
         "disk": arguments.disk or disk.f_bavail * disk.f_frsize,
@@ -244,6 +261,8 @@ def _resources(arguments: argparse.Namespace, work: str, devices: list[Device]) 
 def _devices(arguments: argparse.Namespace) -> list[Device]:
     """The units that jobs are bound to."""
     devices = named_devices(arguments.device)
+    if arguments.nodes > 1:
+        return []  # those of the other nodes cannot be bound from here: the launcher gives each rank its own
     if not devices and not arguments.no_devices and arguments.gpus != 0:
         devices = found_devices()
     if arguments.gpus is not None and devices:
@@ -316,6 +335,7 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
     work = _work(arguments)
     devices = _devices(arguments)
     secrets = None if arguments.secrets is None else SiteSecretsFile(arguments.secrets)
+    nodes = _several_nodes(arguments)
     sources = [] if secrets is None else secrets.sources
     return PilotSettings(
         servers=arguments.server,
@@ -326,8 +346,8 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
         work=work,
         host=arguments.host,
         site=arguments.site,
-        slots=max(1, arguments.slots),
-        batch=min(32, max(1, arguments.batch)),
+        slots=1 if nodes else max(1, arguments.slots),
+        batch=1 if nodes else min(32, max(1, arguments.batch)),
         calls=min(32, max(1, arguments.calls)),
         resources=_resources(arguments, work, devices),
         devices=devices,
@@ -344,12 +364,25 @@ def _settings(arguments: argparse.Namespace, token: str) -> PilotSettings:
         cache=_cache_settings(arguments),
         share=arguments.share,
         secrets=secrets,
+        nodes=nodes,
         surroundings=Surroundings(
             grace=arguments.grace,
             groups=_groups(arguments.cgroup),
             containers=_containers(arguments, work),
         ),
     )
+
+
+def _several_nodes(arguments: argparse.Namespace) -> SeveralNodes | None:
+    """The nodes of this pilot and their launcher, if there are several; raises ValueError when no launcher is named."""
+    if arguments.nodes < 2:
+        return None
+    launcher = json.loads(arguments.nodes_launcher)
+    if not isinstance(launcher, list) or not launcher or not all(isinstance(word, str) and word for word in launcher):
+        raise ValueError("a pilot of several nodes needs --nodes-launcher, a list of words as JSON")
+    if not arguments.work:
+        raise ValueError("a pilot of several nodes needs --work, a folder that its nodes share")
+    return SeveralNodes(arguments.nodes, launcher)
 
 
 def _containers(arguments: argparse.Namespace, work: str) -> ContainerRuntimes:

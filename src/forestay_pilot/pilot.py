@@ -29,6 +29,7 @@ from forestay_pilot.link.held_claims import QUANTITIES, ClaimInHand, HeldClaims,
 from forestay_pilot.link.identity import PilotIdentity
 from forestay_pilot.link.lease import PilotLease
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing
+from forestay_pilot.nodes.ranks import SeveralNodes
 from forestay_pilot.process.devices import Device, HostDevices
 from forestay_pilot.process.guard_link import GuardLink
 from forestay_pilot.process.payload import ClaimedJob, PayloadOutcome, Surroundings
@@ -75,6 +76,7 @@ class PilotSettings:
     devices: list[Device] = field(default_factory=list)
     features: dict[str, str] = field(default_factory=dict)
     secrets: SiteSecretsFile | None = None
+    nodes: SeveralNodes | None = None
 
 
 class EnrolmentRefusedError(Exception):
@@ -193,6 +195,7 @@ class PilotProcess:
             time_left=self._lifetime.usable,
             on_claimed=self._on_claimed,
             cache=self._cache,
+            nodes=1 if settings.nodes is None else settings.nodes.count,
         )
         claims = ClaimLoop(self._ring, self._identity, self._held, requests, self._ends, wait=settings.claim_wait)
         self._ends.ask_along(requests)
@@ -238,6 +241,7 @@ class PilotProcess:
             devices=self._devices,
             images=self._images,
             secrets=self._secrets,
+            nodes=self._settings.nodes,
             told_to_go=lambda: self.signals > 0,
             enough_time=self._lifetime.enough_for,
         )

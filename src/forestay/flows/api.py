@@ -53,7 +53,7 @@ def job(name: str, command: Command, **fields: Any) -> PendingWork:
 
     The fields are those of a task in YAML: ``inputs``, ``outputs``, ``result``, ``environment``, ``max_attempts``, ``retry_wait``, ``when_exhausted``, ``container``, ``effects``,
     ``expected_runtime``, ``priority``, ``labels``, ``wait``, ``deadline``, ``when_failed`` (``hold``: it waits for a person instead of failing) ``compensate`` and ``action``; and
-    of its resources ``cpus``, ``memory``, ``disk``, ``gpus``, ``wall``. A name that was used before gets a number.
+    of its resources ``cpus``, ``memory``, ``disk``, ``gpus``, ``wall``, ``nodes``. A name that was used before gets a number.
     """
     return _begin(name, command, {}, 0, fields)
 
@@ -315,6 +315,7 @@ def _job(name: str, command: object, fields: dict[str, Any], texts: _Texts) -> J
             disk=size_of(take.pop("disk", 0)),
             gpus=int(take.pop("gpus", 0)),
             wall=None if wall is None else duration_of(wall),
+            nodes=int(take.pop("nodes", 1)),
         ),
         inputs=texts.by_name(take.pop("inputs", {})),
         outputs=texts.by_name(take.pop("outputs", {})),

@@ -19,6 +19,8 @@ from forestay_pilot.containers.image_error import ImageError
 from forestay_pilot.containers.runtimes import NoContainerError
 from forestay_pilot.job_secrets.secret_error import SecretError
 from forestay_pilot.link.held_claims import wants
+from forestay_pilot.nodes.rank import PATIENCE
+from forestay_pilot.nodes.ranks import Ranks, SeveralNodes
 from forestay_pilot.process.devices import HostDevices
 from forestay_pilot.process.guard_link import GUARD_LOST
 from forestay_pilot.process.guarded_payload import DEVICE_HELD
@@ -106,6 +108,7 @@ class Slot(threading.Thread):
         devices: HostDevices | None = None,
         images: ImageStore,
         secrets: SecretProvider,
+        nodes: SeveralNodes | None = None,
         enough_time: Callable[[float | None], bool] = lambda _wall: True,
         told_to_go: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -124,6 +127,7 @@ class Slot(threading.Thread):
         self._devices = devices if devices is not None else HostDevices([])
         self._images = images
         self._secrets = secrets
+        self._nodes = nodes
         self._enough_time = enough_time
         self._told_to_go = told_to_go
         self._calls = WarmCalls(
@@ -342,6 +346,8 @@ class Slot(threading.Thread):
 
     def _execute(self, held: ClaimInHand, payload: Payload, folder: str) -> PayloadOutcome:
         """Run a payload with as many devices of its own as it requests."""
+        if self._nodes is not None:
+            return self._run_ranks(self._nodes, held, payload)
         if not self._devices:
             return self._guard.run(payload, stop_why=lambda: held.stop_why)
         until = steady() + _DEVICE_WAIT
@@ -361,6 +367,17 @@ class Slot(threading.Thread):
             # A neighbour was quicker. Its payload, or what is left of it, may be over in a moment.
             held.devices = []
             time.sleep(_DEVICE_TURN)
+
+    def _run_ranks(self, nodes: SeveralNodes, held: ClaimInHand, payload: Payload) -> PayloadOutcome:
+        """Run a payload on all nodes. With external effects, the last sign is so early that no rank outlives the lease."""
+
+        def may_live() -> bool:
+            return not held.job.external or steady() + PATIENCE < self._lease.until
+
+        with Ranks(self._folder.ranks_folder(held.claim), may_live) as ranks:
+            started = nodes.started(payload, ranks.folder, wants(held.job, "cpus"))
+            outcome = self._guard.run(started, stop_why=lambda: held.stop_why)
+            return ranks.judge(outcome, nodes.count)
 
     def _bring(self, held: ClaimInHand, folder: str) -> dict[str, Any]:
         """Deliver the committed outputs of a task to the places that its client named."""

@@ -41,8 +41,10 @@ class WorkRequests:
         time_left: Callable[[], float | None],
         on_claimed: Callable[[list[ClaimedJob], SentRequest], None],
         cache: PilotCache | None = None,
+        nodes: int = 1,
     ) -> None:
         self.may_claim = may_claim
+        self._nodes = nodes
         self._held = held
         self._time_left = time_left
         self._on_claimed = on_claimed
@@ -66,7 +68,10 @@ class WorkRequests:
 
     def _body(self, most: int, wait: float) -> dict[str, Any]:
         """A request for work, with what changed in the cache."""
-        body = {"max": most, "wait": wait, "resources": self._held.free(), "time_left": self._time_left()}
+        free = self._held.free()
+        if self._nodes > 1:
+            free["nodes"] = self._nodes
+        body = {"max": most, "wait": wait, "resources": free, "time_left": self._time_left()}
         ahead = self._held.ahead
         if ahead > 1:
             body["batch"] = ahead

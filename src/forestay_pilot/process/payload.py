@@ -223,6 +223,7 @@ class PayloadOutcome:
     start_symbol: str = ""  # the same as the system calls it
     start_part: str = ""  # what was at failure: the working folder or the program
     left_running: int = 0  # processes of it that could not be ended
+    ranks: list[dict[str, Any]] = field(default_factory=list)  # how each ended, if a job of several nodes failed
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,8 @@ def make_completion(
         "manifest": manifest,
         "host": host,
     }
+    if outcome.ranks:
+        document["ranks"] = outcome.ranks
     if outcome.left_running:
         document["left_running"] = outcome.left_running
     if not ok:

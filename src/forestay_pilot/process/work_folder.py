@@ -56,6 +56,10 @@ class WorkFolder:
         """Where the working folder of a claim is, or would be."""
         return os.path.join(self._jobs, claim)
 
+    def ranks_folder(self, claim: str) -> str:
+        """Where the ranks of a claim and its pilot meet, if it has several nodes."""
+        return os.path.join(self.path, "ranks", claim)
+
     def log_path(self, claim: str) -> str:
         """Where the log of a claim goes."""
         return os.path.join(self._logs, claim + ".log")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from forestay.apps.compose.site import pilot_command
 from forestay.apps.config.site_settings import (
     KubernetesTable,
+    NodesTable,
     PaceTable,
     PilotTable,
     SiteSettings,
@@ -24,8 +27,11 @@ from forestay.ports.errors import Permanent
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/site-agent.md"
 OWN = {"run_as": "submitter", "program": "/usr/libexec/forestay-pilot.pyz"}
+NODES_PAGE = Path(__file__).parents[3] / "docs/how-to/several-nodes.md"
 CLOUD_PAGE = Path(__file__).parents[3] / "docs/how-to/kubernetes.md"
 CLOUD: dict[str, object] = {"batch": "kubernetes", "kubernetes": {"image": "registry.example.org/pilot:1"}}
+WIDE: list[dict[str, object]] = [{"nodes": 2, "cpus": 4, "memory": "1 GiB", "wall": "1 h"}]
+RANKS = {"work": "/shared/ranks"}
 SHOWN = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)[0]
 
 
@@ -50,6 +56,19 @@ def test_the_file_that_is_shown_for_kubernetes_is_right(tmp_path: Path) -> None:
     assert settings.sizes[1].image == "registry.example.org/analysis-cuda:3"
 
 
+def test_the_settings_that_are_shown_for_several_nodes_are_right() -> None:
+    shown = re.findall(r"```toml\n(.*?)```", NODES_PAGE.read_text(), re.DOTALL)[0]
+    settings = read_site(tomllib.loads(SHOWN) | tomllib.loads(shown), "site.toml")
+    (size,) = settings.policy.sizes
+    assert (size.slots, size.offers.nodes, size.offers.cpus) == (1, 4, 32)
+    assert size.at_once(Resources(cpus=2, nodes=4)) == 1
+    assert size.at_once(Resources(cpus=2)) == 0
+    assert settings.nodes is not None
+    words = pilot_command(settings, settings.sizes[0], Path("/p.pyz"), "l1", "")
+    assert words[words.index("--nodes-launcher") + 1] == json.dumps(settings.nodes.launcher)
+    assert words[words.index("--work") + 1] == "/shared/forestay/ranks"
+
+
 @pytest.mark.parametrize(
     ("table", "prefix"),
     [
@@ -59,11 +78,12 @@ def test_the_file_that_is_shown_for_kubernetes_is_right(tmp_path: Path) -> None:
         (SizeTable, "sizes."),
         (UsersTable, "users."),
         (KubernetesTable, "kubernetes."),
+        (NodesTable, "nodes."),
     ],
 )
 def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> None:
     text = PAGE.read_text().split("## All settings")[1]
-    tables = {"pace", "pilot", "users", "kubernetes"}
+    tables = {"nodes", "pace", "pilot", "users", "kubernetes"}
     missing = [name for name in table.model_fields if f"`{prefix}{name}`" not in text and name not in tables]
     assert missing == []
 
@@ -87,6 +107,11 @@ def test_every_setting_is_on_the_page(table: type[BaseModel], prefix: str) -> No
         ({"batch": "kubernetes"}, "the table kubernetes belongs to"),
         ({"kubernetes": {"image": "a"}}, "the table kubernetes belongs to"),
         ({"sizes": [{"memory": "1 GiB", "wall": "1 h", "image": "a"}]}, r"sizes\.image is available with Kubernetes"),
+        ({"sizes": WIDE}, "the table nodes is required"),
+        ({"sizes": WIDE, "nodes": RANKS, "batch": "htcondor"}, "available with Slurm, not with htcondor"),
+        ({"sizes": WIDE, "nodes": RANKS, "users": OWN, "min_idle": 0}, "one node is available with users.run_as"),
+        ({"sizes": [WIDE[0] | {"slots": 2}], "nodes": RANKS}, "runs one job at a time"),
+        ({"nodes": {"work": "relative"}}, r"nodes\.work: .*absolute path"),
         (CLOUD | {"site": "hall@cern"}, "site: Kubernetes accepts"),
         (CLOUD | {"sizes": [{"memory": "1 GiB", "wall": "1 h", "account": "a"}]}, "Kubernetes has no accounts"),
         (CLOUD | {"sizes": [{"memory": "1 GiB", "wall": "1 h", "queue": "a b"}]}, "a local queue of Kueue"),

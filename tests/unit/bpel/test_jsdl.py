@@ -81,6 +81,12 @@ def test_a_definition_becomes_a_job() -> None:
     assert [note for note in made.notes if "CandidateHosts" in note]
 
 
+def test_resources_in_all_become_those_of_each_node() -> None:
+    text = WHOLE.replace("</Resources>", "<TotalResourceCount><Exact>3</Exact></TotalResourceCount></Resources>")
+    need = converted_job(read_jsdl(text)).pattern.resources
+    assert (need.nodes, need.cpus, need.memory) == (3, 1, 349_526)
+
+
 def test_the_shell_around_a_command_does_what_the_definition_says(tmp_path: Path) -> None:
     made = converted_job(read_jsdl(WHOLE))
     (tmp_path / "in.txt").write_text("10\n9\n")

@@ -167,4 +167,4 @@ def _report(report: LaunchReport) -> dict[str, object]:
 
 
 def _resources(need: Mapping[str, Any]) -> Resources:
-    return Resources(need["cpus"], need["memory"], need["disk"], need["gpus"], need.get("wall"))
+    return Resources(need["cpus"], need["memory"], need["disk"], need["gpus"], need.get("wall"), need.get("nodes", 1))

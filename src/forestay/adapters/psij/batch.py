@@ -111,7 +111,7 @@ def _job(job: PilotJob) -> Job:
             stdout_path=Path(job.output) if job.output is not None else None,
             inherit_environment=True,
             resources=ResourceSpecV1(
-                node_count=1, processes_per_node=1, cpu_cores_per_process=job.cpus, memory=job.memory
+                node_count=job.nodes, processes_per_node=1, cpu_cores_per_process=job.cpus, memory=job.memory
             ),
             attributes=attributes,
         )

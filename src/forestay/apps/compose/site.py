@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from importlib.metadata import version
@@ -93,6 +94,8 @@ class SiteComponents:
                     "disk": size.offers.disk,
                     "gpus": size.offers.gpus,
                     "wall": size.offers.wall,
+                    # A server of the last release does not know of it.
+                    **({"nodes": size.offers.nodes} if size.offers.nodes > 1 else {}),
                 }
                 for size in settings.policy.sizes
             ],
@@ -116,6 +119,7 @@ class SiteComponents:
             name=NAME + launch,
             command=pilot_command(self.settings, wanted, self._program, launch, secret),
             directory=str(self.spool.folder / "work"),
+            nodes=wanted.nodes,
             cpus=wanted.cpus,
             memory=wanted.memory,
             wall=wanted.wall,
@@ -161,7 +165,7 @@ def pilot_command(settings: SiteSettings, size: SizeTable, program: Path, launch
         ("--launch", launch),
         ("--site", settings.site),
         ("--outputs", settings.outputs),
-        ("--slots", size.slots or size.cpus),
+        ("--slots", size.at_once),
         ("--cpus", size.cpus),
         ("--memory", size.memory),
         ("--gpus", size.gpus),
@@ -175,7 +179,11 @@ def pilot_command(settings: SiteSettings, size: SizeTable, program: Path, launch
         options.append(("--ca-file", settings.ca_file if settings.kubernetes is None else CA_FILE))
     if pilot.certificate:
         options.append(("--certificate", pilot.certificate))
-    if pilot.work:
+    if size.nodes > 1 and settings.nodes is not None:
+        options.append(("--nodes", size.nodes))
+        options += [("--nodes-launcher", json.dumps(settings.nodes.launcher))]
+        options.append(("--work", settings.nodes.work))
+    elif pilot.work:
         options.append(("--work", pilot.work))
     words = [str(word) for option in options for word in option]
     return (pilot.python, str(program), *words, *pilot.arguments)

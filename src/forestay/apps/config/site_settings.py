@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from forestay.domain.jobs.amounts import duration_of, size_of
 from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.several_nodes import MAX_NODES
 from forestay.domain.sites.fleet import PilotSize, SubmissionPace, Thresholds
 from forestay.ports.errors import Permanent
 from forestay.services.sites.site_policy import UNIX_NAME, OwnUsers, SitePolicy
@@ -56,6 +57,8 @@ class SizeTable(_SiteTable):
     """One kind of pilot."""
 
     name: Word = "standard"
+    nodes: int = Field(default=1, ge=1, le=MAX_NODES)
+    """What follows is of each of them. A pilot of several nodes takes jobs that ask for as many, one at a time."""
     cpus: int = Field(default=1, ge=1, le=4096)
     memory: Size = Field(ge=1 << 20, le=1 << 50)
     """Requested from the batch system and offered to jobs."""
@@ -74,6 +77,11 @@ class SizeTable(_SiteTable):
     image: Annotated[str, Field(max_length=500)] = ""
     """The pods' image, if not that of `kubernetes.image`."""
 
+    @property
+    def at_once(self) -> int:
+        """How many jobs a pilot runs at once."""
+        return 1 if self.nodes > 1 else self.slots or self.cpus
+
 
 class PilotTable(_SiteTable):
     """How pilots are started; the same for every size."""
@@ -90,6 +98,17 @@ class PilotTable(_SiteTable):
     """Seconds before the end of its allocation in which a pilot claims nothing."""
     arguments: tuple[Annotated[str, Field(max_length=4096)], ...] = ()
     """Further options of the pilot, such as those of its cache. Everyone can see them: no secrets."""
+
+
+class NodesTable(_SiteTable):
+    """How jobs of several nodes are started."""
+
+    launcher: tuple[Annotated[str, Field(min_length=1, max_length=4096)], ...] = Field(
+        default=("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=0"), min_length=1, max_length=50
+    )
+    """The command that starts the ranks of a job on the nodes of its allocation; the command of a rank is added to it. `{nodes}` and `{cpus}` are what the job asks for."""
+    work: Place
+    """The work folder of pilots of several nodes, on a file system that the nodes share."""
 
 
 UnixName = Annotated[str, Field(pattern=f"^{UNIX_NAME.pattern}$")]
@@ -220,6 +239,8 @@ class SiteSettings(_SiteTable):
     pace: PaceTable = PaceTable()
     pilot: PilotTable = PilotTable()
     users: UsersTable = UsersTable()
+    nodes: NodesTable | None = None
+    """Required if a size has several nodes."""
     kubernetes: KubernetesTable | None = None
     """Required if `batch` is `kubernetes`."""
     sizes: tuple[SizeTable, ...] = Field(min_length=1, max_length=100)
@@ -235,6 +256,8 @@ class SiteSettings(_SiteTable):
         for size in self.sizes:
             if size.wall <= self.pilot.time_margin:
                 raise ValueError(f"size {size.name}: wall must be longer than the pilot's time_margin")
+        if any(size.nodes > 1 for size in self.sizes):
+            self._sound_for_several_nodes()
         if self.users.run_as == "submitter":
             self._sound_for_submitters()
         if (self.batch == "kubernetes") != (self.kubernetes is not None):
@@ -244,6 +267,16 @@ class SiteSettings(_SiteTable):
         elif any(size.image for size in self.sizes):
             raise ValueError(f"sizes.image is available with Kubernetes, not with {self.batch}")
         return self
+
+    def _sound_for_several_nodes(self) -> None:
+        if self.batch != "slurm":
+            raise ValueError(f"sizes.nodes: several nodes are available with Slurm, not with {self.batch}")
+        if self.nodes is None:
+            raise ValueError("sizes.nodes: the table nodes is required for a size of several nodes")
+        if self.users.run_as == "submitter":
+            raise ValueError('sizes.nodes: one node is available with users.run_as = "submitter"')
+        if any(size.nodes > 1 and size.slots not in (None, 1) for size in self.sizes):
+            raise ValueError("sizes.slots: a pilot of several nodes runs one job at a time")
 
     def _sound_for_kubernetes(self) -> None:
         if LABEL_VALUE.fullmatch(self.site) is None:
@@ -292,8 +325,9 @@ class SiteSettings(_SiteTable):
             disk=PLENTY if size.disk is None else size.disk,
             gpus=size.gpus,
             wall=size.wall - self.pilot.time_margin,
+            nodes=size.nodes,
         )
-        return PilotSize(size.name, offers, size.slots or size.cpus)
+        return PilotSize(size.name, offers, size.at_once)
 
 
 def load_site(path: Path) -> SiteSettings:

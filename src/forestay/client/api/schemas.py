@@ -186,6 +186,7 @@ class LastJson(TypedDict):
     image: NotRequired[str | None]
     manifest: NotRequired[ManifestJson | None]
     devices: NotRequired[list[str]]
+    ranks: NotRequired[list[RankJson]]
 
 
 class ManifestJson(TypedDict):
@@ -247,12 +248,23 @@ class OrderJson(TypedDict):
     at: str
 
 
+class RankJson(TypedDict):
+    """How one rank of a job of several nodes ended."""
+
+    rank: int
+    host: NotRequired[str]
+    exit_code: NotRequired[int | None]
+    signal: NotRequired[int | None]
+    stopped_for: NotRequired[str]
+
+
 class ResourcesJson(TypedDict):
     cpus: NotRequired[int]
     memory: NotRequired[int]
     disk: NotRequired[int]
     gpus: NotRequired[int]
     wall: NotRequired[int | None]
+    nodes: NotRequired[int]
 
 
 class RetryRecordJson(TypedDict):
@@ -388,6 +400,7 @@ class StoredResourcesJson(TypedDict):
     disk: int
     gpus: int
     wall: NotRequired[int | None]
+    nodes: NotRequired[int]
 
 
 class StoredSpecificationJson(TypedDict):

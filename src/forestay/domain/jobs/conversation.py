@@ -81,7 +81,7 @@ def is_polled(document: JobDocument) -> bool:
 def is_forwardable(specification: Specification) -> bool:
     """Whether a job that was not submitted as a TES task can be sent to a task server: its command alone defines it."""
     needs_pilot = specification.inputs or specification.outputs or specification.secrets
-    return not needs_pilot and specification.runner is RunnerKind.PROCESS
+    return not needs_pilot and specification.runner is RunnerKind.PROCESS and specification.resources.nodes == 1
 
 
 def key_of(job: str, token: Token) -> str:

@@ -104,6 +104,27 @@ class AttemptOutcome(StrEnum):
     FAILURE = "failure"
 
 
+class RankEnd(NamedTuple):
+    """How one rank of a job of several nodes ended."""
+
+    rank: int
+    host: str
+    exit_code: int | None = None
+    signal: int | None = None
+    stopped_for: str = ""
+    """Why its pilot or another rank ended it; empty if it ended by itself."""
+
+    def __str__(self) -> str:
+        how = f"signal {self.signal}" if self.signal else f"exit code {self.exit_code}"
+        if self.exit_code is None and not self.signal:
+            how = ""
+        return f"rank {self.rank} on {self.host}: " + ", ".join(filter(None, (how, self.stopped_for)))
+
+
+MAX_RANKS = 64
+"""Ranks that an end describes."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
     """The end of one attempt, as reported by its pilot."""
@@ -140,6 +161,8 @@ class AttemptResult:
     """The digest of the container image that it ran in; a folder has none."""
     devices: tuple[str, ...] = ()
     """The accelerators that were assigned to it alone."""
+    ranks: tuple[RankEnd, ...] = ()
+    """Of a failure on several nodes: how the ranks ended, the one that failed first at the beginning."""
 
 
 class Transition(NamedTuple):

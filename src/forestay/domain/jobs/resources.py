@@ -19,16 +19,20 @@ class Resources:
     gpus: int = 0
     wall: int | None = None
     """Seconds: the job's limit, or the time the pilot has left; None means no limit."""
+    nodes: int = 1
+    """The other amounts are of each of them. A pilot of several nodes runs one job at a time, on all of them."""
 
     @property
     def used_cores(self) -> int:
-        """The cores for which a running job counts: one that states none runs on one all the same."""
-        return max(1, self.cpus)
+        """The cores for which a running job counts, on all its nodes: one that states none runs on one all the same."""
+        return max(1, self.cpus) * self.nodes
 
 
 def fits(need: Resources, free: Resources) -> bool:
     """Whether a pilot with these free resources can run a job with these needs."""
     if free.wall is not None and need.wall is not None and need.wall > free.wall:
+        return False
+    if need.nodes != free.nodes:
         return False
     return need.cpus <= free.cpus and need.memory <= free.memory and need.disk <= free.disk and need.gpus <= free.gpus
 
@@ -48,8 +52,9 @@ def _least(step: int, unit: int = 1) -> int:
 
 @lru_cache(maxsize=4096)
 def resource_class(need: Resources) -> str:
-    """The class of jobs with similar needs: each resource rounded up to a power of two."""
-    return f"c{_step(need.cpus)}m{_step(need.memory, MIB)}d{_step(need.disk, MIB)}g{_step(need.gpus)}"
+    """The class of jobs with similar needs: each resource rounded up to a power of two, and the number of nodes if there are several."""
+    of_node = f"c{_step(need.cpus)}m{_step(need.memory, MIB)}d{_step(need.disk, MIB)}g{_step(need.gpus)}"
+    return of_node if need.nodes == 1 else f"{of_node}n{need.nodes}"
 
 
 def class_may_fit(name: str, free: Resources) -> bool:
@@ -62,14 +67,16 @@ def least_of_class(name: str) -> Resources:
     """The smallest needs of a job of a class."""
     cpus, rest = name[1:].split("m")
     memory, rest = rest.split("d")
-    disk, gpus = rest.split("g")
-    return Resources(_least(int(cpus)), _least(int(memory), MIB), _least(int(disk), MIB), _least(int(gpus)))
+    disk, rest = rest.split("g")
+    gpus, _, nodes = rest.partition("n")
+    least = (_least(int(cpus)), _least(int(memory), MIB), _least(int(disk), MIB), _least(int(gpus)))
+    return Resources(*least, nodes=int(nodes or 1))
 
 
 def most_cores_of_class(name: str) -> int:
     """The most cores for which a job of a class counts."""
     step = int(name[1 : name.index("m")])
-    return 1 << (step - 1) if step else 1
+    return least_of_class(name).nodes * (1 << (step - 1) if step else 1)
 
 
 def less(free: Resources, taken: Resources) -> Resources:
@@ -80,4 +87,5 @@ def less(free: Resources, taken: Resources) -> Resources:
         disk=free.disk - taken.disk,
         gpus=free.gpus - taken.gpus,
         wall=free.wall,
+        nodes=free.nodes,
     )

@@ -60,7 +60,7 @@ class QuotaUse(NamedTuple):
 
 def use_of(resources: Resources) -> QuotaUse:
     """What one attempt uses."""
-    return QuotaUse(1, resources.used_cores, resources.gpus)
+    return QuotaUse(1, resources.used_cores, resources.gpus * resources.nodes)
 
 
 WORDS = {"jobs": "running jobs", "cpus": "cores", "gpus": "GPUs"}

@@ -11,13 +11,15 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def lacking(need: Resources, free: Resources) -> Mapping[str, int]:
-    """How much of each resource a pilot lacks."""
+    """How much of each resource a pilot lacks, and by how many nodes it differs."""
     amounts = {name: (getattr(need, name), getattr(free, name)) for name in _NAMES}
-    return {
+    lacks = {
         name: wanted - there
         for name, (wanted, there) in amounts.items()
         if wanted is not None and there is not None and wanted > there
     }
+    # A pilot of more nodes than the job asks for will not do either.
+    return lacks if need.nodes == free.nodes else lacks | {"nodes": need.nodes - free.nodes}
 
 
 def too_small(need: Resources, offered: Sequence[Resources]) -> str:
@@ -30,6 +32,8 @@ def too_small(need: Resources, offered: Sequence[Resources]) -> str:
 
 
 def _amount(name: str, amount: int) -> str:
+    if name == "nodes":
+        return "1 node" if amount == 1 else f"{amount:,} nodes"
     if name not in ("memory", "disk"):
         return f"{amount:,} {_NAMES[name]}"
     size, unit = float(amount), 0

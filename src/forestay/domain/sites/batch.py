@@ -45,6 +45,8 @@ class PilotJob:
     """Its working directory, there and here."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passed without appearing in any command line; may hold a secret."""
+    nodes: int = 1
+    """The command runs on the first of them; what follows is of each."""
     cpus: int = 1
     memory: int | None = None
     """Bytes in all; None: the batch system's own default."""

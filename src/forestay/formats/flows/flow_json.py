@@ -374,7 +374,7 @@ def _command(fields: Fields, record: dict[str, object], at: Place) -> tuple[str,
 
 
 def _resources(fields: Fields, data: object, at: Place) -> Resources:
-    record = fields.record(data, at, ["cpus", "memory", "disk", "gpus", "wall"], what="resources")
+    record = fields.record(data, at, ["cpus", "memory", "disk", "gpus", "wall", "nodes"], what="resources")
     wall = record.get("wall")
     return Resources(
         cpus=fields.whole(record.get("cpus", 1), (*at, "cpus")),
@@ -382,4 +382,5 @@ def _resources(fields: Fields, data: object, at: Place) -> Resources:
         disk=fields.number_in(size_of, record.get("disk", 0), (*at, "disk")),
         gpus=fields.whole(record.get("gpus", 0), (*at, "gpus")),
         wall=None if wall is None else fields.number_in(duration_of, wall, (*at, "wall")),
+        nodes=fields.whole(record.get("nodes", 1), (*at, "nodes")),
     )

@@ -198,6 +198,7 @@ def flow_schema() -> Schema:
                     "disk": _ref("size"),
                     "gpus": _WHOLE,
                     "wall": _optional(_ref("duration")),
+                    "nodes": _WHOLE,
                 }
             ),
             "compensation": {"anyOf": undo_kinds},

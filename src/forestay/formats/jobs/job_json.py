@@ -21,6 +21,7 @@ from forestay.domain.jobs.job_document import (
     JobDocument,
     JobPhase,
     Manifest,
+    RankEnd,
     SavedCheckpoint,
     State,
     Token,
@@ -136,11 +137,13 @@ def resources_to_json(resources: Resources) -> Json:
     out: Json = {"cpus": resources.cpus, "memory": resources.memory, "disk": resources.disk, "gpus": resources.gpus}
     if resources.wall is not None:
         out["wall"] = resources.wall
+    if resources.nodes != 1:
+        out["nodes"] = resources.nodes
     return out
 
 
 def resources_from_json(data: Mapping[str, Any]) -> Resources:
-    return _resources(data["cpus"], data["memory"], data["disk"], data["gpus"], data.get("wall"))
+    return _resources(data["cpus"], data["memory"], data["disk"], data["gpus"], data.get("wall"), data.get("nodes", 1))
 
 
 # Thousands of jobs have the same needs.
@@ -196,7 +199,13 @@ def ending_to_json(ending: AttemptResult) -> Json:
         out["manifest"] = manifest_to_json(manifest)
     if ending.devices:
         out["devices"] = list(ending.devices)
+    if ending.ranks:
+        out["ranks"] = [rank_end_to_json(rank) for rank in ending.ranks]
     return out
+
+
+def rank_end_to_json(rank: RankEnd) -> Json:
+    return {name: value for name, value in rank._asdict().items() if value not in (None, "")}
 
 
 def manifest_to_json(manifest: Manifest) -> Json:
@@ -220,6 +229,7 @@ def ending_from_json(data: Mapping[str, Any]) -> AttemptResult:
         host=data.get("host", ""),
         manifest=manifest_from_json(data.get("manifest")),
         devices=tuple(data.get("devices", ())),
+        ranks=tuple(RankEnd(**rank) for rank in data.get("ranks", ())),
         **{name: data.get(name) for name in _ENDING_FACTS},
     )
 

@@ -214,7 +214,7 @@ def _sizes(site: Site | None) -> tuple[PilotSize, ...]:
     return tuple(
         PilotSize(
             str(size["name"]),
-            Resources(size["cpus"], size["memory"], size["disk"], size["gpus"], size["wall"]),
+            Resources(size["cpus"], size["memory"], size["disk"], size["gpus"], size["wall"], size.get("nodes", 1)),
             size["slots"],
         )
         for size in sizes

@@ -68,19 +68,21 @@ class _Names:
 def jobs(draw: st.DrawFn, earlier: tuple[Task, ...], own: tuple[str, ...]) -> JobPattern:
     """A job that may refer to tasks before it and to its own elements."""
     words = ["run", *draw(st.lists(st.sampled_from(["x", "${params.a}", "$${HOME}", *_values(earlier)]), max_size=2))]
+    resources = draw(st.sampled_from([Resources(), Resources(cpus=2, memory=1 << 30, wall=60), Resources(nodes=2)]))
+    alone = resources.nodes == 1  # what one host prepares is refused on several
     return JobPattern(
         command=(*words, *(ref(name) for name in own)),
         environment=draw(st.sampled_from([{}, {"A": "${params.a}"}])),
-        resources=draw(st.sampled_from([Resources(), Resources(cpus=2, memory=1 << 30, wall=60)])),
+        resources=resources,
         outputs=draw(st.sampled_from([{}, {"out": "*.out"}])),
         result=draw(st.sampled_from(["", "r.json"])),
-        container=draw(st.sampled_from(["", "debian:12", "oci:/images/a:1"])),
+        container=draw(st.sampled_from(["", "debian:12", "oci:/images/a:1"])) if alone else "",
         effects=draw(st.sampled_from(Effects)),
         retry=draw(st.sampled_from([RetryPolicy(), RetryPolicy(3, 10, WhenExhausted.HOLD)])),
         expected_runtime=draw(st.sampled_from([None, 60])),
         priority=draw(st.integers(-2, 2)),
         labels=draw(st.sampled_from([{}, {"team": "x"}])),
-        secrets=draw(st.sampled_from([{}, SECRETS])),
+        secrets=draw(st.sampled_from([{}, SECRETS])) if alone else {},
     )
 
 

@@ -15,7 +15,8 @@ sizes = st.one_of(
 )
 counts = st.one_of(st.integers(0, 70), st.integers(0, 1 << 16))
 walls = st.none() | st.integers(0, 1 << 20)
-resources = st.builds(Resources, counts, sizes, sizes, counts, walls)
+node_counts = st.integers(1, 4)
+resources = st.builds(Resources, counts, sizes, sizes, counts, walls, node_counts)
 
 
 def _add(other_resources: Resources, more: Resources) -> Resources:
@@ -24,6 +25,7 @@ def _add(other_resources: Resources, more: Resources) -> Resources:
         other_resources.memory + more.memory,
         other_resources.disk + more.disk,
         other_resources.gpus + more.gpus,
+        nodes=other_resources.nodes,
     )
 
 
@@ -59,7 +61,7 @@ def test_what_is_left_takes_exactly_what_still_fits(need: Resources, free: Resou
         left = less(free, need)
         assert min(left.cpus, left.memory, left.disk, left.gpus) >= 0
         assert left.wall == free.wall
-        assert _add(left, need) == Resources(free.cpus, free.memory, free.disk, free.gpus)
+        assert _add(left, need) == Resources(free.cpus, free.memory, free.disk, free.gpus, nodes=free.nodes)
 
 
 @given(resources, st.integers(0, 1 << 20), st.integers(0, 1 << 20))
@@ -69,5 +71,14 @@ def test_a_job_is_not_given_to_a_pilot_that_ends_before_it(need: Resources, limi
     assert fits(job, pilot) == (limit <= left)
 
 
+@given(resources, resources)
+def test_a_job_gets_exactly_as_many_nodes_as_it_asks_for(need: Resources, free: Resources) -> None:
+    if need.nodes != free.nodes:
+        assert not fits(need, free)
+        assert not class_may_fit(resource_class(need), free)
+
+
 def _steps(name: str) -> list[int]:
-    return [int(part) for part in name[1:].replace("m", " ").replace("d", " ").replace("g", " ").split()]
+    return [
+        int(part) for part in name[1:].partition("n")[0].replace("m", " ").replace("d", " ").replace("g", " ").split()
+    ]

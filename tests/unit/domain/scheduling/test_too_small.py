@@ -11,7 +11,7 @@ from forestay.domain.scheduling.too_small import lacking, too_small
 
 RESOURCES = st.builds(
     Resources, st.integers(1, 64), st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.integers(0, 8),
-    st.none() | st.integers(1, 86_400),
+    st.none() | st.integers(1, 86_400), st.integers(1, 4),
 )  # fmt: skip
 
 
@@ -31,6 +31,7 @@ def test_nothing_is_said_where_one_pilot_could_run_it(need: Resources, offered: 
         (Resources(64, 1 << 30), "64 CPUs needed, the nearest has 8 CPUs"),
         (Resources(1, 3 << 39), "1.5 TiB of memory needed, the nearest has 24 GiB of memory"),
         (Resources(1, 0, 1, 2), "1 B of disk and 2 GPUs needed, the nearest has 0 B of disk and 0 GPUs"),
+        (Resources(1, nodes=4), "4 nodes needed, the nearest has 1 node"),
     ],
 )
 def test_the_pilot_that_lacks_least_is_named(need: Resources, words: str) -> None:

@@ -129,12 +129,16 @@ def _resources(resources: JobResources | None, run: Executing, notes: list[str])
         notes += [f"{name} is not requested" for name in ranges if name not in _WORKED_OUT]
     systems = resources.file_systems if resources is not None else ()
     disk = max([0, *(math.ceil(system.space.least() or 0) for system in systems if system.space is not None)])
-    memory = max(least("TotalPhysicalMemory"), least("IndividualPhysicalMemory") * nodes)
+
+    def of_each(name: str) -> int:
+        return max(least(f"Individual{name}"), -(-least(f"Total{name}") // nodes))
+
     return Resources(
-        cpus=max(1, least("TotalCPUCount"), least("IndividualCPUCount") * nodes),
-        memory=memory or run.limits.get("MemoryLimit", 0),
-        disk=max(disk, least("TotalDiskSpace"), least("IndividualDiskSpace") * nodes),
+        cpus=max(1, of_each("CPUCount")),
+        memory=of_each("PhysicalMemory") or run.limits.get("MemoryLimit", 0),
+        disk=max(disk, of_each("DiskSpace")),
         wall=run.limits.get("WallTimeLimit") or None,
+        nodes=nodes,
     )
 
 

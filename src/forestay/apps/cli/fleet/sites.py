@@ -123,7 +123,8 @@ def _closely(session: Session, site: Site) -> int:
 
 
 def _need(need: Site) -> str:
-    parts = [f"{need['cpus']} cpus"]
+    nodes = need.get("nodes", 1)
+    parts = [f"{nodes} nodes, each {need['cpus']} cpus" if nodes > 1 else f"{need['cpus']} cpus"]
     parts += [f"{size(need[name])} {name}" for name in ("memory", "disk") if need[name]]
     parts += [f"{need['gpus']} gpus"] if need["gpus"] else []
     parts += [f"{lasting(need['wall'])} at most"] if need.get("wall") else []

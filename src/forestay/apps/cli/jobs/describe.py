@@ -121,7 +121,8 @@ def _attempts(job: Job) -> str:
 
 def _running(job: Job, specification: StoredSpecificationJson) -> list[tuple[str, str]]:
     needs = job["resources"]
-    wanted = [f"{needs.get('cpus', 1)} CPU"]
+    nodes = needs.get("nodes", 1)
+    wanted = [f"{nodes} nodes, each {needs.get('cpus', 1)} CPU" if nodes > 1 else f"{needs.get('cpus', 1)} CPU"]
     wanted += [f"{size(needs.get('memory', 0))} memory"] if needs.get("memory") else []
     wanted += [f"{size(needs.get('disk', 0))} disk"] if needs.get("disk") else []
     wanted += [f"{needs.get('gpus')} GPU"] if needs.get("gpus") else []

@@ -84,6 +84,7 @@ def submit(
     memory: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Memory: 512M, 2G.")] = None,
     disk: Annotated[int | None, typer.Option(parser=size_option, metavar="SIZE", help="Scratch space: 10G.")] = None,
     gpus: Annotated[int | None, typer.Option(min=0, metavar="N", help="GPUs.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Nodes; the other amounts are of each.")] = None,
     container: Annotated[
         str | None,
         typer.Option(
@@ -225,7 +226,7 @@ def submit(
     """
     specification = _specification(
         command, name,
-        resources={"cpus": cpus, "memory": memory, "disk": disk, "gpus": gpus, "wall": wall},
+        resources={"cpus": cpus, "memory": memory, "disk": disk, "gpus": gpus, "wall": wall, "nodes": nodes},
         others={
             "environment": _environment(env or ()),
             "outputs": output or None,

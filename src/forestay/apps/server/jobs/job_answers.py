@@ -19,6 +19,8 @@ class ResourcesOut(Out):
     disk: int
     gpus: int
     wall: int | None = None
+    nodes: int = 1
+    """The other amounts are of each of them."""
 
 
 class ManifestOut(Out):
@@ -37,6 +39,17 @@ class CheckpointOut(Out):
     manifest: ManifestOut
     continuations: int
     """Attempts so far that ended with progress and cost no retry."""
+
+
+class RankEndOut(Out):
+    """How one rank of a job of several nodes ended."""
+
+    rank: int
+    host: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    stopped_for: str = ""
+    """Why its pilot or another rank ended it; empty if it ended by itself."""
 
 
 class EndingOut(Out):
@@ -67,6 +80,8 @@ class EndingOut(Out):
     manifest: ManifestOut | None = None
     devices: list[str] = Field(default_factory=list)
     """The accelerators that were assigned to it alone."""
+    ranks: list[RankEndOut] = Field(default_factory=list)
+    """Of a failure on several nodes: how the ranks ended, the one that failed first at the beginning."""
 
 
 class HoldOut(Out):

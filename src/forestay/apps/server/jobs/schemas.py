@@ -10,6 +10,7 @@ from forestay.apps.server.http.schemas import INT64, EnvName, Id, Model, Name, N
 from forestay.domain.jobs.checkpoint import MAX_EVERY, MAX_FILES, MAX_GRACE
 from forestay.domain.jobs.container_image import image_problem
 from forestay.domain.jobs.job_secrets import LONGEST, MAX_SECRETS, secrets_from_plain, wrong_secrets
+from forestay.domain.jobs.several_nodes import MAX_NODES
 
 
 def inside_folder(pattern: str) -> str:
@@ -27,6 +28,8 @@ class ResourcesIn(Model):
     disk: int = Field(default=0, ge=0, le=2**55)
     gpus: int = Field(default=0, ge=0, le=100_000)
     wall: int | None = Field(default=None, ge=1, le=31_536_000)
+    nodes: int = Field(default=1, ge=1, le=MAX_NODES)
+    """The other amounts are of each of them."""
 
 
 class InputIn(Model):

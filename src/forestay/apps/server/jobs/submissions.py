@@ -16,6 +16,7 @@ from forestay.domain.jobs.inputs import JobInput, Staging, filled, produced, wro
 from forestay.domain.jobs.job_secrets import secrets_as_plain, secrets_from_plain
 from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.jobs.resources import Resources
+from forestay.domain.jobs.several_nodes import wrong_on_nodes
 from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification, WhenExhausted
 from forestay.domain.jobs.submission import Submission
 from forestay.formats.jobs.job_public import time_millis
@@ -32,7 +33,7 @@ MAX_PARAMETERS = 16_384
 
 def resources_from(resources: ResourcesIn, wall: float | None = None) -> Resources:
     limit = resources.wall if wall is None else int(wall)
-    return Resources(resources.cpus, resources.memory, resources.disk, resources.gpus, limit)
+    return Resources(resources.cpus, resources.memory, resources.disk, resources.gpus, limit, resources.nodes)
 
 
 def specification_from(specification: SpecificationIn, tenant: str) -> Specification:
@@ -43,6 +44,8 @@ def specification_from(specification: SpecificationIn, tenant: str) -> Specifica
     for name in ("requires", "licences"):
         if not content[name]:
             del content[name]
+    if specification.resources.nodes == 1:
+        del content["resources"]["nodes"]
     checkpoint = checkpoint_from_plain(content.pop("checkpoint"))
     content |= checkpoint_as_plain(checkpoint)
     references = content.pop("secrets")
@@ -97,6 +100,8 @@ async def submissions_from(
             problems["specification"] = "there is none, neither here nor for all jobs"
         elif spec.inputs:
             problems |= _wrong_inputs(job, spec, staging)
+        if spec is not None and (why := wrong_on_nodes(spec, _nodes(job, spec))):
+            problems["resources.nodes"] = why
         if spec is not None and (wanted := job.labels.get(DOWNSTREAM_TAG)):
             problems |= _not_for_downstream(spec, wanted, downstream(who.tenant, wanted))
         errors += [{"at": f"body.jobs.{place}.{at}", "detail": detail} for at, detail in problems.items()]
@@ -107,6 +112,10 @@ async def submissions_from(
     if errors:
         raise HttpProblem(422, f"{len(errors)} field(s) are invalid; no job was accepted", errors[:100])
     return made
+
+
+def _nodes(job: JobIn, spec: Specification) -> int:
+    return spec.resources.nodes if job.resources is None else job.resources.nodes
 
 
 def _problems(job: JobIn, who: Principal, notify: CallbackTransport, checked: dict[str, str | None]) -> dict[str, str]:
@@ -134,7 +143,7 @@ def _not_for_downstream(spec: Specification, wanted: str, actual: str | None) ->
         return {at: f"there is no downstream {wanted[:64]} for this tenant"}
     if not is_forwardable(spec):
         return {
-            at: "files, secrets and function calls cannot be forwarded to a downstream; use a TES task, which states where its files are"
+            at: "files, secrets, function calls and jobs of several nodes cannot be forwarded to a downstream; use a TES task, which states where its files are"
         }
     return {}
 

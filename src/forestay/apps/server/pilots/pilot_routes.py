@@ -54,7 +54,7 @@ from forestay.apps.server.pilots.schemas import (
 from forestay.apps.server.sites.routes import note_pilot
 from forestay.domain.data.replica import Viewpoint
 from forestay.domain.data.staging_terms import free_of
-from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, State, Token
+from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, RankEnd, State, Token
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.pilots.pilot import (
     DEVICES,
@@ -448,6 +448,7 @@ def _report(end: CompletionIn) -> CompletionReport:
         host=end.host,
         manifest=manifest_from(manifest) if manifest else None,
         devices=tuple(end.devices),
+        ranks=tuple(RankEnd(**rank.model_dump()) for rank in end.ranks),
         result=end.result,
         input_bytes=_input_bytes(end.staging),
         image=end.image,

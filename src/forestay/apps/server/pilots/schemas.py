@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from forestay.apps.server.http.schemas import INT64, Id, Model, Name, Reason, Word, one_line
 from forestay.apps.server.jobs.schemas import ResourcesIn
+from forestay.domain.jobs.job_document import MAX_RANKS
 from forestay.domain.pilots.enrolment import LONGEST
 
 MAX_RESULT = 4096
@@ -190,6 +191,16 @@ class StagedIn(Model):
     )
 
 
+class RankIn(Model):
+    """How one rank of a job of several nodes ended."""
+
+    rank: int = Field(ge=0, le=INT64)
+    host: Annotated[str, Field(max_length=200), AfterValidator(one_line)] = ""
+    exit_code: int | None = Field(default=None, ge=-(2**31), le=2**31)
+    signal: int | None = Field(default=None, ge=0, le=128)
+    stopped_for: Annotated[str, Field(max_length=100), AfterValidator(one_line)] = ""
+
+
 class CompletionIn(Model):
     job: Id
     generation: int = Field(ge=0, le=INT64)
@@ -220,6 +231,8 @@ class CompletionIn(Model):
     """What the next attempt begins with, if there is one."""
     devices: list[DeviceName] = Field(default_factory=list, max_length=MAX_DEVICES)
     """The accelerators that were its alone."""
+    ranks: list[RankIn] = Field(default_factory=list, max_length=MAX_RANKS)
+    """If it failed on several nodes: the rank that failed first comes first."""
     result: Annotated[str, Field(max_length=MAX_RESULT)] | None = None
     task: Annotated[dict[str, JsonValue], AfterValidator(_small_report)] | None = None
     """For a task: the results of its executors, or the targets of its outputs."""

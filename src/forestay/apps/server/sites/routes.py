@@ -14,6 +14,7 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, Name, Word
 from forestay.apps.server.jobs.job_answers import ResourcesOut
 from forestay.apps.server.jobs.job_routes import json_answer
+from forestay.domain.jobs.several_nodes import MAX_NODES
 from forestay.domain.sites.fleet import size_for
 from forestay.domain.sites.launch import Launch, LaunchEnd, LaunchReport, LaunchState, NotNext, end_to_plain
 from forestay.formats.jobs.job_json import resources_to_json
@@ -43,6 +44,7 @@ class SizeIn(Model):
     disk: int = Field(ge=0, le=2**55)
     gpus: int = Field(ge=0, le=100_000)
     wall: int | None = Field(default=None, ge=1, le=31_536_000)
+    nodes: int = Field(default=1, ge=1, le=MAX_NODES)
 
 
 class HelloIn(Model):

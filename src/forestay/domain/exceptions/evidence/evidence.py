@@ -252,7 +252,11 @@ def _stage(ending: AttemptResult) -> AttemptStage:
 
 
 def _told(ending: AttemptResult) -> dict[str, object]:
-    fields = {"error": ending.error, "file": redacted(ending.file) if ending.file else None}
+    fields = {
+        "error": ending.error,
+        "file": redacted(ending.file) if ending.file else None,
+        "ranks": [str(rank) for rank in ending.ranks],
+    }
     return {name: value for name, value in fields.items() if value}
 
 

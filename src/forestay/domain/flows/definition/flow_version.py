@@ -338,7 +338,7 @@ def resources_as_plain(resources: Resources) -> Plain:
     usual = Resources()
     return {
         name: getattr(resources, name)
-        for name in ("cpus", "memory", "disk", "gpus", "wall")
+        for name in ("cpus", "memory", "disk", "gpus", "wall", "nodes")
         if getattr(resources, name) != getattr(usual, name)
     }
 

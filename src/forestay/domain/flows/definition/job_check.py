@@ -11,6 +11,7 @@ from forestay.domain.jobs.checkpoint import wrong_checkpoint
 from forestay.domain.jobs.container_image import image_problem
 from forestay.domain.jobs.inputs import wrong_name
 from forestay.domain.jobs.requirements import wrong_needs
+from forestay.domain.jobs.several_nodes import MAX_NODES, wrong_on_nodes
 
 YEAR = 31_536_000
 _BOUNDS = {
@@ -19,6 +20,7 @@ _BOUNDS = {
     "disk": (0, 2**55),
     "gpus": (0, 100_000),
     "wall": (1, YEAR),
+    "nodes": (1, MAX_NODES),
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _LABEL = re.compile(r"[A-Za-z0-9._/-]{1,63}")
@@ -43,6 +45,8 @@ def check_job(job: JobPattern, here: Place) -> Iterator[FlowProblem]:
         amount = getattr(job.resources, name)
         if amount is not None and not least <= amount <= most:
             yield FlowProblem((*here, "resources", name), f"{name} is {least} to {most}, not {amount}")
+    if on_nodes := wrong_on_nodes(job, job.resources.nodes):
+        yield FlowProblem((*here, "resources", "nodes"), on_nodes)
     if job.container and "${" not in job.container and (why := image_problem(job.container)):
         yield FlowProblem((*here, "container"), why)
     yield from _files(job, here)

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.apps.server.asks import problem, read, story, submit, submit_one
 from tests.unit.apps.server.line import line_to_store
 from tests.unit.apps.server.running import Domain, RunningServer, until
-from tests.unit.apps.server.scripted_pilot import ScriptedPilot
+from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot
 from tests.unit.apps.server.store_room import far
 
 TWO = {"specification": {"command": ["true"]}, "jobs": [{"name": "one"}, {"name": "two"}]}
@@ -171,6 +171,30 @@ async def test_a_container_is_kept_and_given_to_the_pilot(local: RunningServer, 
     for wrong in ({"container": "--bind=/"}, {"container": "a b"}, {"container": "a.sif", "runner": "warm"}):
         body = {"specification": {"command": ["true"]} | wrong, "jobs": [{}]}
         problem(await ada.post("/v1/jobs", json=body), 422)
+
+
+async def test_a_job_of_several_nodes_is_for_a_pilot_that_has_as_many(local: RunningServer, tenant: str) -> None:
+    ada = local.person("submitter", tenant=tenant)
+    job = await submit_one(ada, resources={"cpus": 2, "nodes": 2})
+    plain = await submit_one(ada)
+    assert (await ada.get(f"/v1/jobs/{job}")).json()["resources"]["nodes"] == 2
+    assert "nodes" not in (await ada.get(f"/v1/jobs/{plain}")).json()["resources"]
+    wide = PLENTY | {"nodes": 2}
+    several = await ScriptedPilot.register(local, tenant, slots=1, resources=wide)
+    claim = await several.claim_one(resources=wide)
+    assert (claim["job"], claim["resources"]["nodes"]) == (job, 2)
+    alone = await ScriptedPilot.register(local, tenant)
+    assert (await alone.claim_one())["job"] == plain
+
+
+async def test_what_cannot_run_on_several_nodes_is_refused(local: RunningServer, tenant: str) -> None:
+    ada = local.person("submitter", tenant=tenant)
+    wide = {"resources": {"nodes": 2}}
+    for wrong in ({"container": "a.sif"}, {"secrets": {"TOKEN": "file:token"}}, {"runner": "warm"}):
+        for specification, job in (({"command": ["true"]} | wide | wrong, {}), ({"command": ["true"]} | wrong, wide)):
+            body = {"specification": specification, "jobs": [job]}
+            (error,) = problem(await ada.post("/v1/jobs", json=body), 422)["errors"]
+            assert error["at"] == "body.jobs.0.resources.nodes"
 
 
 @pytest.mark.finding("F-C6")

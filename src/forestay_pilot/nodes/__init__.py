@@ -1,0 +1,1 @@
+"""Jobs of several nodes: their ranks, what starts them, and how they end together."""
