@@ -40,7 +40,7 @@ class ExceptionEvent:
     run: str = ""
     instance: str = ""
     task: str = ""
-    """The task of the task, whose tree is asked; empty: the task's name."""
+    """The task of the flow, whose tree is asked; empty: the name of the instance."""
     job: str = ""
     attempt: int = 0
     round: int = 0

@@ -1,7 +1,7 @@
 """Sends commands to other engines and records the replies.
 
-A command is a create-only document; so is the engine's reply. Between the two, the command is on the *heartbeat page* of the engine's reporter: one version-checked document
-with the numbers of all waiting commands. An engine that was disconnected or killed reads the heartbeat page from its beginning and finds every unanswered command. A killed
+A command is a create-only document; so is the engine's reply. Between the two, the command is on the *command page* of the engine's reporter: one version-checked document
+with the numbers of all waiting commands. An engine that was disconnected or killed reads the command page from its beginning and finds every unanswered command. A killed
 server loses nothing: the process that repeats the step finds the command, and waits for the reply to it.
 """
 
@@ -27,17 +27,17 @@ from forestay.services.shared.document_update import update_document
 
 RUN_KIND = "engine-run"
 ENDED_KIND = "engine-run-ended"
-HEARTBEAT_PAGE_KIND = "engine-orders"
+COMMAND_PAGE_KIND = "engine-orders"
 ORDER, ANSWER = "engine-order", "engine-answer"
 TRIES = 20
 AT_ONCE = 20
 """The most commands returned at a time."""
 LOOK = 0.3
-"""Seconds between polls of a heartbeat page that somebody waits for."""
+"""Seconds between polls of a command page that somebody waits for."""
 SELDOM = 2.0
 """Seconds between polls for a slow reply."""
-HEARTBEAT_PAGES = 1_000
-"""The most heartbeat pages that a process caches, for less than `LOOK`."""
+COMMAND_PAGES = 1_000
+"""The most command pages that a process caches, for less than `LOOK`."""
 
 
 class Unanswered(Transient):
@@ -45,19 +45,19 @@ class Unanswered(Transient):
 
 
 class EngineReporter(NamedTuple):
-    """Represents an engine: commands for the runs that it reports are on its heartbeat page."""
+    """Represents an engine: commands for the runs that it reports are on its command page."""
 
     tenant: str
     engine: str
     subject: str
 
     @property
-    def heartbeat_page(self) -> str:
-        return f"{HEARTBEAT_PAGE_KIND}:{self.tenant}:{self.engine}:{self.subject}"
+    def command_page(self) -> str:
+        return f"{COMMAND_PAGE_KIND}:{self.tenant}:{self.engine}:{self.subject}"
 
 
 class PendingCommand(NamedTuple):
-    """A command on a heartbeat page."""
+    """A command on a command page."""
 
     n: int
     id: str
@@ -181,7 +181,7 @@ class EngineCommands:
         return answer
 
     async def give(self, order: EngineOrder) -> EngineRun:
-        """Put a command on its heartbeat page, unless it is answered. `NotFound`: the run has ended or never existed."""
+        """Put a command on its command page, unless it is answered. `NotFound`: the run has ended or never existed."""
         run = await self.find_run(order.run)
         if await self.answer(order.id) is not None:
             return run
@@ -191,7 +191,7 @@ class EngineCommands:
         body = order.as_plain() | {"engine": run.engine, "reporter": run.reporter}
         await self.store.add_records([Record(_order(order.id), run.tenant, ORDER, run.id, order.at, body)])
         entry = {"id": order.id, "run": order.run, "task": order.instance}
-        await self._rewrite(who, lambda heartbeat_page: _added(heartbeat_page, entry))
+        await self._rewrite(who, lambda command_page: _added(command_page, entry))
         if await self.answer(order.id) is not None:
             # It was answered between our two reads.
             await self.take_off(who, order.id)
@@ -210,8 +210,8 @@ class EngineCommands:
 
     async def orders(self, who: EngineReporter, *, after: int = 0, run: str = "") -> Sequence[tuple[int, EngineOrder]]:
         """The waiting commands with their numbers, lowest first; only those of one run if it is given."""
-        heartbeat_page = await self._heartbeat_page(who)
-        wanted = [command for command in heartbeat_page if command.n > after and (not run or command.run == run)][
+        command_page = await self._command_page(who)
+        wanted = [command for command in command_page if command.n > after and (not run or command.run == run)][
             :AT_ONCE
         ]
         records = await asyncio.gather(*(self.store.get_record(_order(command.id)) for command in wanted))
@@ -236,8 +236,8 @@ class EngineCommands:
         return EngineOrder.from_plain(record.body), kept
 
     async def open_commands(self) -> Sequence[tuple[EngineReporter, Sequence[PendingCommand]]]:
-        """The commands on all heartbeat pages, by their engine's reporter."""
-        pages = await self.documents.find(HEARTBEAT_PAGE_KIND)
+        """The commands on all command pages, by their engine's reporter."""
+        pages = await self.documents.find(COMMAND_PAGE_KIND)
         return [(_reporter(stored.document.id), _waiting(stored)) for stored in pages]
 
     async def reply_to(self, command: PendingCommand) -> tuple[EngineOrder, CommandReply] | None:
@@ -247,41 +247,41 @@ class EngineCommands:
         return (EngineOrder.from_plain(record.body), reply) if reply is not None and record is not None else None
 
     async def take_off(self, who: EngineReporter, order: str) -> None:
-        """Remove a finished command from the heartbeat page."""
-        await self._rewrite(who, lambda heartbeat_page: _without(heartbeat_page, order))
+        """Remove a finished command from the command page."""
+        await self._rewrite(who, lambda command_page: _without(command_page, order))
 
     async def wait(self, seconds: float) -> None:
         """Wait until a command or a reply was stored in this process, or until the time is over."""
         await self._wait(min(seconds, LOOK))
 
-    # -- heartbeat pages ------------------------------------------------------------------------------------------------
+    # -- command pages -----------------------------------------------------------------------------------------
 
-    async def _heartbeat_page(self, who: EngineReporter) -> Sequence[PendingCommand]:
+    async def _command_page(self, who: EngineReporter) -> Sequence[PendingCommand]:
         """The page, at most one poll interval old, so that many waiters for one engine cost one read."""
-        at, seen = self._seen.get(who.heartbeat_page, (0.0, ()))
+        at, seen = self._seen.get(who.command_page, (0.0, ()))
         if time.monotonic() - at < LOOK / 2:
             return seen
-        stored = (await self.documents.get([who.heartbeat_page])).get(who.heartbeat_page)
-        return self._remember(who.heartbeat_page, _waiting(stored) if stored is not None else ())
+        stored = (await self.documents.get([who.command_page])).get(who.command_page)
+        return self._remember(who.command_page, _waiting(stored) if stored is not None else ())
 
-    def _remember(self, heartbeat_page: str, waiting: Sequence[PendingCommand]) -> Sequence[PendingCommand]:
-        self._seen[heartbeat_page] = (time.monotonic(), waiting)
-        self._seen.move_to_end(heartbeat_page)
-        while len(self._seen) > HEARTBEAT_PAGES:
+    def _remember(self, command_page: str, waiting: Sequence[PendingCommand]) -> Sequence[PendingCommand]:
+        self._seen[command_page] = (time.monotonic(), waiting)
+        self._seen.move_to_end(command_page)
+        while len(self._seen) > COMMAND_PAGES:
             self._seen.popitem(last=False)
         return waiting
 
     async def _rewrite(self, who: EngineReporter, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         for _ in range(TRIES):
-            stored = (await self.documents.get([who.heartbeat_page])).get(who.heartbeat_page)
+            stored = (await self.documents.get([who.command_page])).get(who.command_page)
             before: dict[str, Any] = dict(stored.document.body) if stored is not None else {"next": 1, "open": []}
             after = change(before)
             if after == before:
                 return
-            document = Document(who.heartbeat_page, who.tenant, HEARTBEAT_PAGE_KIND, after)
+            document = Document(who.command_page, who.tenant, COMMAND_PAGE_KIND, after)
             (result,) = await self.documents.put([(document, stored.version if stored is not None else None)])
             if isinstance(result, Written):
-                self._remember(who.heartbeat_page, _entries(after))
+                self._remember(who.command_page, _entries(after))
                 self._tell()
                 return
         raise Transient("the engine's commands could not be stored; try again")
@@ -298,8 +298,8 @@ class EngineCommands:
             return
 
 
-def _reporter(heartbeat_page: str) -> EngineReporter:
-    _, tenant, rest = heartbeat_page.split(":", 2)
+def _reporter(command_page: str) -> EngineReporter:
+    _, tenant, rest = command_page.split(":", 2)
     engine, _, subject = rest.partition(":")
     return EngineReporter(tenant, engine, subject)
 
@@ -320,16 +320,16 @@ def _entries(body: Mapping[str, Any]) -> Sequence[PendingCommand]:
     return [PendingCommand(command["n"], command["id"], command["run"], command["task"]) for command in body["open"]]
 
 
-def _added(heartbeat_page: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    if any(command["id"] == entry["id"] for command in heartbeat_page["open"]):
-        return heartbeat_page
-    if len(heartbeat_page["open"]) >= MAX_OPEN:
+def _added(command_page: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    if any(command["id"] == entry["id"] for command in command_page["open"]):
+        return command_page
+    if len(command_page["open"]) >= MAX_OPEN:
         raise Conflict(f"{MAX_OPEN} commands already wait for the engine")
     return {
-        "next": heartbeat_page["next"] + 1,
-        "open": [*heartbeat_page["open"], {"n": heartbeat_page["next"], **entry}],
+        "next": command_page["next"] + 1,
+        "open": [*command_page["open"], {"n": command_page["next"], **entry}],
     }
 
 
-def _without(heartbeat_page: dict[str, Any], order: str) -> dict[str, Any]:
-    return heartbeat_page | {"open": [command for command in heartbeat_page["open"] if command["id"] != order]}
+def _without(command_page: dict[str, Any], order: str) -> dict[str, Any]:
+    return command_page | {"open": [command for command in command_page["open"] if command["id"] != order]}

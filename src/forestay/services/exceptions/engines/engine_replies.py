@@ -55,7 +55,7 @@ class EngineReplies:
         later = await self.quarantine.each(
             await self.commands.open_commands(),
             self._look_at,
-            name=lambda page: page[0].heartbeat_page,
+            name=lambda page: page[0].command_page,
             troubled=self.troubled,
         )
         if later is not None:
