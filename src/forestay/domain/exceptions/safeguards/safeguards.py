@@ -158,7 +158,7 @@ class ActionRequest:
     """Whether it counts against the owner's limits. Failures of the infrastructure never do."""
     chain: Chain = Chain()
     also: tuple[tuple[str, str], ...] = ()
-    """Further steps of the same playbook, each its action and target: one of them may needs approval too."""
+    """Further steps of the same playbook, each its action and target: one of them may need approval too."""
     fingerprint: str = ""
     """The error that the failure is: a storm's canary tries one error at a time."""
     decision: str = ""
