@@ -13,7 +13,7 @@ from typing import Any
 from tests.speed import typical
 from tests.system.chaos.site import Site, say
 from tests.system.chaos.sizes import Act
-from tests.system.chaos.store_cluster import NODES
+from tests.system.chaos.store_cluster import NODES, StoreState
 
 FINAL = ("completed", "failed", "cancelled", "forced_complete")
 
@@ -43,6 +43,7 @@ class Campaign:
             "nodes": self._nodes,
             "store frozen": self._store_frozen,
             "store cut off": self._store_cut_off,
+            "store errors": self._store_errors,
             "no server": self._no_server,
             "storm": self._storm,
         }
@@ -127,6 +128,13 @@ class Campaign:
         await self._during_outage(act.seconds)
         self.site.order(do="open", way="store-")
         self.site.faults.end(fault)
+
+    async def _store_errors(self, act: Act) -> None:
+        """The store answers with errors, one kind after the other, while pilots and servers die."""
+        await asyncio.gather(*self.asides)  # all nodes are there again
+        for state in StoreState:
+            seconds = act.seconds / len(StoreState)
+            await asyncio.gather(self.site.store.refuse(state, seconds), self._during_outage(seconds))
 
     async def _during_outage(self, seconds: float) -> None:
         """While the store is away pilots die too, and a server starts in vain."""

@@ -16,7 +16,7 @@ class Fault:
     """One fault. Times are seconds since 1970; one that has not ended yet lasts for ever."""
 
     kind: str
-    """`kill`, `stop`, `cut`, `lose`, `down`, `crash`."""
+    """`kill`, `stop`, `cut`, `lose`, `down`, `crash`, `err`."""
     what: str
     """`pilot`, `server`, `reconciler`, `node`, `store`."""
     who: str

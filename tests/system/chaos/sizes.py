@@ -101,6 +101,7 @@ FULL = Size(
         Act("nodes", 210),
         Act("store frozen", 60, rest=30),
         Act("store cut off", 60, rest=30),
+        Act("store errors", 60, rest=30),
         Act("no server", 20, rest=15),
         Act("storm", 90),
     ),
@@ -111,6 +112,6 @@ FULL = Size(
 RELEASE = replace(
     FULL, name="release", jobs=100_000, batch=500, short=(0.05, 0.6), long_share=0.005, acts=FULL.acts * 4, quiet=600.0
 )
-"""What is asked of a release. Its jobs are shorter, so that 45 slots on two cores are through in an hour and a half."""
+"""What is asked of a release. Its jobs are shorter, so that 45 slots on two cores are through in an hour and a half. Each kind of outage, and errors of the store, come four times."""
 
 SIZES = {size.name: size for size in (SMALL, FULL, RELEASE)}

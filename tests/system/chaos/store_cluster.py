@@ -7,7 +7,8 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import httpx
 from tests import servers
@@ -15,6 +16,30 @@ from tests.system.chaos.faults import FaultLog
 
 NAME = "chaos"
 NODES = 3
+
+
+class StoreState(StrEnum):
+    """What an operator, or a disk that is nearly full, does to an index."""
+
+    READ_ONLY = "read-only"
+    CLOSED = "index closed"
+
+
+class Order(NamedTuple):
+    """A request to the store."""
+
+    method: str
+    path: str
+    body: dict[str, Any] | None = None
+
+
+ORDERS = {
+    StoreState.READ_ONLY: (
+        Order("PUT", "_settings", {"index.blocks.write": True}),
+        Order("PUT", "_settings", {"index.blocks.write": None}),
+    ),
+    StoreState.CLOSED: (Order("POST", "_close"), Order("POST", "_open")),
+}
 
 
 @dataclass(slots=True)
@@ -62,6 +87,24 @@ class StoreCluster:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)
             self.faults.end(fault)
+
+    async def refuse(self, state: StoreState, seconds: float) -> None:
+        """The index of jobs answers everything, or every write, with an error of its own; the rest of the store goes on."""
+        index = f"{self.prefix}-jobs-000001"
+        begin, end = ORDERS[state]
+        fault = self.faults.begin("err", "store", state)
+        try:
+            await self._administer(index, begin)
+            await asyncio.sleep(seconds)
+        finally:
+            await self._administer(index, end)
+            await self.until_green()
+            self.faults.end(fault)
+
+    async def _administer(self, index: str, order: Order) -> None:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.ports[0]}", timeout=60) as client:
+            answer = await client.request(order.method, f"/{index}/{order.path}", json=order.body)
+            answer.raise_for_status()
 
     async def until_green(self, patience: float = 900.0) -> None:
         give_up = asyncio.get_running_loop().time() + patience
