@@ -49,7 +49,7 @@ def kept() -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="hostile", description=__doc__)
-    parser.add_argument("--only", default="", help="tests whose name has this word")
+    parser.add_argument("--only", nargs="*", default=[""], help="tests whose name has one of these words")
     parser.add_argument("--sqlite", action="store_true", help="only what needs no server of another store")
     parser.add_argument("--page", action="store_true", help="write the page only")
     arguments = parser.parse_args()
@@ -58,7 +58,7 @@ def main() -> int:
     results = {test: record for test, record in kept().items() if test in named}
     if not arguments.page:
         options = ("-m", "not live") if arguments.sqlite else ()
-        results |= run_tests([test for test in named if arguments.only in test], *options)
+        results |= run_tests([test for test in named if any(word in test for word in arguments.only)], *options)
         keep("hostile", [], results)
     PAGE.write_text(page(results))
     verdicts = [verdict(trial, results) for trial in every]
