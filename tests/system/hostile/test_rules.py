@@ -26,7 +26,7 @@ def desk(stores: Stores) -> Desk:
 
 
 async def _statuses(desk: Desk, query: IncidentQuery) -> list[IncidentStatus]:
-    await desk.store.refresh()  # a search may be a second behind
+    await desk.incidents.refresh()
     return [stored.status for stored in (await desk.incidents.find(query, limit=1000)).statuses]
 
 

@@ -88,6 +88,9 @@ class OpenSearchIncidentStore:
         more = cursor_at(sort, hits[limit - 1]["sort"]) if len(hits) > limit else None
         return IncidentPage(self.readable.each(((hit["_id"], hit) for hit in hits[:limit]), _stored), more)
 
+    async def refresh(self) -> None:
+        await self._cluster.refresh("incident_status", "papers")
+
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
             raise Permanent(f"incidents cannot be counted by {by!r}")

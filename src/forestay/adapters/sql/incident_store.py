@@ -112,6 +112,9 @@ class SqlIncidentStore:
         rows = ((unescaped(name), (version, document)) for version, document, _, name in found_rows[:limit])
         return IncidentPage(self.readable.each(rows, lambda row: _stored(*row)), more)
 
+    async def refresh(self) -> None:
+        """Nothing to do: what is acknowledged can be seen."""
+
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         if by not in COUNT_FIELDS:
             raise Permanent(f"incidents cannot be counted by {by!r}")

@@ -126,6 +126,10 @@ class IncidentStore(Protocol):
         """
         ...
 
+    async def refresh(self) -> None:
+        """Make everything that was acknowledged visible to searches, for what must not be a second behind."""
+        ...
+
     async def count(self, query: IncidentQuery, *, by: str) -> Mapping[str, int]:
         """The number of incidents for each value of one of `COUNT_FIELDS`, largest first; at most `MAX_FOUND` values.
 

@@ -101,8 +101,12 @@ class ChainCounter:
     async def count(self, pendings: Sequence[PendingException], policy: SafeguardPolicy) -> Mapping[str, Chain]:
         """The chain of each exception that has one, by the id of its incident."""
         failures = [pending for pending in pendings if pending.job is not None and pending.by_rule]
-        chains = await self._of_failures(failures, min(policy.max_by_rule, policy.max_depth))
         others = [pending for pending in pendings if pending.job is None and pending.incident.run]
+        least = min(policy.max_by_rule, policy.max_depth)
+        if others or any(failure.incident.attempt > least or failure.incident.round > 1 for failure in failures):
+            # Actions may follow each other within the second by which a search is behind, and none must be missed.
+            await self.incidents.refresh()
+        chains = await self._of_failures(failures, least)
         return {**chains, **{pending.id: await self._of_run(pending) for pending in others}}
 
     async def _of_failures(self, failures: Sequence[PendingException], least: int) -> Mapping[str, Chain]:
@@ -168,9 +172,12 @@ class ChainCounter:
         seen, at = list[str](), run
         while at and at not in self._above and len(seen) < DEEPEST:
             seen.append(at)
-            above = await self.store.find_records(kind="worklet", job=at, tenant=tenant, limit=1)
-            at = str(above[0].body.get("run", "")) if above else ""
-            if above and not at:
+            # By its id: a search may be a second behind a worklet that fails at once.
+            above = await self.store.get_record(f"worklet:{at}")
+            if above is not None and above.tenant != tenant:
+                above = None
+            at = str(above.body.get("run", "")) if above is not None else ""
+            if above is not None and not at:
                 # Launched for a job that belongs to no run: only one playbook is above it.
                 self._remember(seen, 1)
                 return self._above[run]
