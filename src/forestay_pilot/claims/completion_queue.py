@@ -32,6 +32,7 @@ _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
 _LONGEST_WAIT_REFUSED = 60.0
 _CALL_SECONDS = 10.0
+_GATHER = 0.02  # seconds for which ends of short jobs wait for others to go with them, while the slots have more to run
 _MAX_SPOOLED = 64 << 20  # bytes
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SETTLED = ("committed", "held", "superseded")
@@ -99,7 +100,7 @@ class CompletionQueue(threading.Thread):
         self._pending: dict[str, _Pending] = {}
         self._ended = False
         self._behind = False  # ends wait for a server to answer again
-        self._untaken = False  # ends came since the last ones were taken to be sent
+        self._since: float | None = None  # when the first end came after those that were last taken to be sent
         self._requests: WorkRequests | None = None  # what asks for work along with ends
 
     def ask_along(self, requests: WorkRequests) -> None:
@@ -109,7 +110,7 @@ class CompletionQueue(threading.Thread):
     def wait_taken(self, seconds: float) -> None:
         """Wait until ends that came are on their way to a server, whose answer may bring work."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ended or not self._untaken or self._requests is None, seconds)
+            self._changed.wait_for(lambda: self._ended or self._since is None or self._requests is None, seconds)
 
     def put(self, documents: list[dict[str, Any]], kept: Callable[[], None] = lambda: None) -> None:
         """Take charge of ends. On disk first, all in one file, so that they also outlive this process.
@@ -126,9 +127,10 @@ class CompletionQueue(threading.Thread):
         with self._changed:
             for document in documents:
                 self._pending[_name(document)] = _Pending(document, spooled)
-            self._untaken = True
+            first, self._since = self._since is None, self._since or steady()
             kept()
-            self._changed.notify_all()
+            if first or not self._gathering(steady()):
+                self._changed.notify_all()
 
     def adopt(self, paths: list[str]) -> None:
         """Take charge of ends that a dead pilot left behind."""
@@ -230,17 +232,26 @@ class CompletionQueue(threading.Thread):
             while not self._ended:
                 now = steady()
                 due = [pending for pending in self._pending.values() if pending.due <= now]
-                if due:
-                    self._untaken = False
+                gathering = self._gathering(now)
+                if due and not gathering:
+                    self._since = None
                     self._changed.notify_all()
                     # One that was refused goes alone, so that it cannot hold up the others.
                     doubtful = [pending for pending in due if pending.refusals]
                     if doubtful:
                         return [doubtful[0]], None
                     return due[:MOST_AT_ONCE], None if self._requests is None else self._requests.begin()
-                times = [pending.due for pending in self._pending.values()]
-                self._changed.wait(max(0.01, min(times) - now) if times else None)
+                times = [pending.due for pending in self._pending.values() if pending.due > now]
+                if gathering and self._since is not None:
+                    times.append(self._since + _GATHER)
+                self._changed.wait(max(0.001, min(times) - now) if times else None)
         return [], None
+
+    def _gathering(self, now: float) -> bool:
+        """Whether ends still wait for others, to share a request with them: as long as the slots do not need what its answer brings."""
+        if self._since is None or self._requests is None or now >= self._since + _GATHER:
+            return False
+        return self._requests.enough_ahead()
 
     def _send(self, batch: list[_Pending], request: WorkRequest | None) -> None:
         body: dict[str, Any] = {"completions": [pending.document for pending in batch]}

@@ -51,6 +51,10 @@ class WorkRequests:
         self._cache = cache
         self._under_way = threading.Lock()
 
+    def enough_ahead(self) -> bool:
+        """Whether the slots have enough to run for now, and a request for more can wait."""
+        return self._held.enough_ahead()
+
     def begin(self, *, wait: float = 0.0, patience: float = 0.0) -> WorkRequest | None:
         """A request to be sent at once; none while there is no room, or another one is under way."""
         if not self._under_way.acquire(timeout=patience):

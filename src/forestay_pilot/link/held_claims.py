@@ -245,7 +245,8 @@ class HeldClaims:
             self._idle_since = steady()
             if self._queue:
                 self._work.notify_all()  # one that did not fit may fit now, and what is behind it too
-            self._space.notify_all()
+            if self._room() >= self._worth_asking():
+                self._space.notify_all()
 
     def settle(self, claim: str) -> None:
         """Let go of a claim whose end the servers have answered."""
@@ -283,6 +284,11 @@ class HeldClaims:
         with self._space:
             self._space.wait_for(lambda: self._closed or self._room() >= self._worth_asking(), timeout)
             return self._room() >= self._worth_asking()
+
+    def enough_ahead(self) -> bool:
+        """Whether so much is held ready that it is not worth a request to ask for more."""
+        with self._lock:
+            return self._ahead > 1 and self._room() < self._worth_asking()
 
     def _worth_asking(self) -> int:
         return 1 if self._ahead == 1 else max(1, self._slots * self._ahead // 2)

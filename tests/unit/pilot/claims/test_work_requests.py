@@ -99,6 +99,22 @@ def test_none_is_held_ready_behind_a_failure_or_a_long_job(clock: Clock) -> None
         assert held.ahead == 1
 
 
+def test_more_is_asked_for_when_half_of_what_is_held_ready_has_run(clock: Clock) -> None:
+    held = HeldClaims(slots=2, batch=1, resources={})
+    assert not held.enough_ahead(), "nothing is held ready"
+    for _ in range(5):
+        run(held, clock, 0.01)
+    names = [f"next-{number}" for number in range(16)]
+    add(held, *names)
+    running = [started(held), started(held)]
+    enough = []
+    for _ in range(8):
+        enough.append(held.enough_ahead())
+        held.release(running.pop(0))
+        running.append(started(held))
+    assert (enough, held.enough_ahead()) == ([True] * 8, False)
+
+
 def started(held: HeldClaims) -> ClaimInHand:
     taken = held.take()
     assert taken is not None
