@@ -16,6 +16,12 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
+from forestay_pilot.claims.completion_files import (
+    CompletionFile,
+    CompletionFiles,
+    parse_completions,
+    write_completions,
+)
 from forestay_pilot.clock import steady
 from forestay_pilot.link.server_link import LinkError, RefusedError, ServerLink, ServerRing, UnavailableError
 from forestay_pilot.process.regular_file import NotRegularError, read_regular
@@ -42,24 +48,10 @@ _WRONG = (400, 409, 413, _UNKNOWN_FIELD)
 _REFUSALS_BEFORE_GIVING_UP = 3
 
 
-class _Spooled:
-    """A file with ends; it goes when the last of them is settled."""
-
-    def __init__(self, path: str, ends: int) -> None:
-        self.path = path
-        self.left = ends
-
-    def settle(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
-
-
 class _Pending:
-    def __init__(self, document: dict[str, Any], spooled: _Spooled) -> None:
+    def __init__(self, document: dict[str, Any], file: CompletionFile | None) -> None:
         self.document = document
-        self.spooled = spooled
+        self.file = file  # none when it could not be written
         self.due = 0.0
         self.wait = _FIRST_WAIT
         self.refusals = 0
@@ -94,6 +86,7 @@ class CompletionQueue(threading.Thread):
         super().__init__(name="completions", daemon=True)
         self._identity = identity
         self._spool = spool
+        self._files = CompletionFiles(spool)
         self._on_settled = on_settled
         self._link = ServerLink(ring)
         self._changed = threading.Condition()
@@ -113,20 +106,19 @@ class CompletionQueue(threading.Thread):
             self._changed.wait_for(lambda: self._ended or self._since is None or self._requests is None, seconds)
 
     def put(self, documents: list[dict[str, Any]], kept: Callable[[], None] = lambda: None) -> None:
-        """Take charge of ends. On disk first, all in one file, so that they also outlive this process.
+        """Take charge of ends. On disk first, so that they also outlive this process.
 
         ``kept`` is called when nothing of them can be lost any more, and before they are sent.
         """
-        path = os.path.join(self._spool, _name(documents[0]) + ".json")
+        file = None
         try:
-            self._write(path + ".tmp", documents)
-            os.rename(path + ".tmp", path)
+            file = self._files.keep(documents)
         except OSError as error:
             log.error("a completion is kept in memory only: %s", error)  # noqa: TRY400 - the line says it all
-        spooled = _Spooled(path, len(documents))
         with self._changed:
             for document in documents:
-                self._pending[_name(document)] = _Pending(document, spooled)
+                self._leave(self._pending.get(_name(document)))
+                self._pending[_name(document)] = _Pending(document, file)
             first, self._since = self._since is None, self._since or steady()
             kept()
             if first or not self._gathering(steady()):
@@ -136,9 +128,7 @@ class CompletionQueue(threading.Thread):
         """Take charge of ends that a dead pilot left behind."""
         for path in paths:
             try:
-                documents = json.loads(read_regular(path, _MAX_SPOOLED))
-                if not isinstance(documents, list):
-                    documents = [documents]  # as earlier pilots kept one
+                documents = parse_completions(read_regular(path, _MAX_SPOOLED))
                 ends = [document for document in documents if _is_completion(document)]
                 if len(ends) < len(documents):
                     self._keep_ends(path, ends)
@@ -152,11 +142,13 @@ class CompletionQueue(threading.Thread):
                 continue
             if not ends:
                 continue
-            spooled = _Spooled(path, len(ends))
+            file = CompletionFile(path, len(ends))
             self._behind = True
             with self._changed:
                 for document in ends:
-                    self._pending.setdefault(_name(document), _Pending(document, spooled))
+                    pending = _Pending(document, file)
+                    if self._pending.setdefault(_name(document), pending) is not pending:
+                        self._leave(pending)
                 self._changed.notify_all()
 
     def _keep_ends(self, path: str, ends: list[dict[str, Any]]) -> None:
@@ -164,17 +156,12 @@ class CompletionQueue(threading.Thread):
         log.warning("%s has something that is no completion; the file is set aside", path)
         with contextlib.suppress(OSError):  # they are sent all the same
             if ends:
-                self._write(path + ".tmp", ends)
+                write_completions(path + ".tmp", ends)
             os.link(path, path + DAMAGED, follow_symlinks=False)
             if ends:
                 os.rename(path + ".tmp", path)
             else:
                 os.unlink(path)
-
-    def _write(self, path: str, documents: list[dict[str, Any]]) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as sink:
-            sink.write(json.dumps(documents))
 
     def waiting(self) -> int:
         """How many ends are not settled."""
@@ -307,9 +294,14 @@ class CompletionQueue(threading.Thread):
         with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as sink:
             json.dump(pending.document, sink)
 
+    def _leave(self, pending: _Pending | None) -> None:
+        """Its file need not keep it any more."""
+        if pending is not None and pending.file is not None:
+            self._files.settle(pending.file)
+
     def _settle(self, pending: _Pending, result: str) -> None:
         claim = str(pending.document["claim"])
-        pending.spooled.settle()
+        self._leave(pending)
         # The claim is released before anyone waiting for the flush continues.
         self._on_settled(claim, result)
         with self._changed:

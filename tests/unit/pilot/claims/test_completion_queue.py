@@ -72,6 +72,15 @@ def test_an_end_beside_something_else_in_one_file_is_taken(queue: CompletionQueu
     assert (tmp_path / "a.json.damaged").read_text() == content
 
 
+def test_ends_before_one_that_was_half_written_are_taken(queue: CompletionQueue, tmp_path: Path) -> None:
+    content = json.dumps([END, {**END, "claim": "c2"}])[:-20]
+    (tmp_path / "a.json").write_text(content)
+    queue.adopt([str(tmp_path / "a.json")])
+    assert queue.waiting() == 1
+    assert json.loads((tmp_path / "a.json").read_text()) == [END]
+    assert (tmp_path / "a.json.damaged").read_text() == content
+
+
 class Settling(PilotIdentity):
     """Servers that settle whatever they are sent."""
 
@@ -177,3 +186,15 @@ def test_ends_that_come_while_others_are_sent_are_not_forgotten(
     answered.set()
     assert sending.flush(60)
     until(lambda: settling.batches == [["c1"], ["c2", "c3"]], "both requests")
+
+
+def test_an_end_that_is_there_twice_leaves_no_file(sending: CompletionQueue, tmp_path: Path, ahead: Ahead) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).write_text(json.dumps([end_of("c1")]))
+    sending.adopt([str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+    assert sending.flush(60)
+    ahead.enough = True
+    sending.put([end_of("c2")])
+    sending.put([{**end_of("c2"), "outcome": "failure"}])
+    assert sending.flush(60)
+    assert os.listdir(tmp_path) == []
