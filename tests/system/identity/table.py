@@ -197,7 +197,7 @@ INPUTS: tuple[Row, ...] = (
         "it does not exist there, so nothing changes and nothing is revealed; 403 where the request itself is in another's name",
         (f"{TENANTS}::test_a_foreign_end_in_ones_own_envelope_changes_nothing", f"{TENANTS}::test_a_heartbeat_that_names_foreign_claims_keeps_and_frees_nothing", f"{TENANTS}::test_a_pilot_speaks_for_itself_only"),
     ),
-    Row("lower attempts, forged claims, replays", "fenced: `superseded` for that completion, kept as evidence at most; a completion that names another tenant's job is counted (`forestay_intrusions_total`) and logged", (f"{TENANTS}::test_the_end_of_another_pilots_claim_changes_nothing", f"{TENANTS}::test_a_foreign_end_in_ones_own_envelope_changes_nothing")),
+    Row("lower attempts, forged claims, replays", "fenced: `superseded` for that completion; of a claim that its pilot held, it is kept as evidence; of any other nothing is kept, and the audit log names the pilot, also for its checkpoints and uploads; a completion that names another tenant's job is counted (`forestay_intrusions_total`) and logged", (f"{TENANTS}::test_the_end_of_another_pilots_claim_changes_nothing", f"{TENANTS}::test_a_foreign_end_in_ones_own_envelope_changes_nothing", "unit/apps/server/pilots/test_owner_pilots.py::test_a_pilot_of_another_owner_adds_nothing_to_a_job")),
     Row(
         "jobs that print secrets, escape sequences, too much",
         "redacted in evidence, made visible in a terminal, truncated",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from forestay.domain.jobs.checkpoint import continued, progress, saved, words_of
+from forestay.domain.jobs.claim_access import NEVER_HELD, claim_note, held_by, may_have
 from forestay.domain.jobs.job_document import (
     EFFECTS,
     FORMER_PILOT,
@@ -65,11 +66,6 @@ def at_site(site: str) -> str:
     return f"site:{site}"
 
 
-def may_have(document: JobDocument, owner: str) -> bool:
-    """Whether a job may be given to a pilot of an owner; one of nobody in particular may have the jobs of all."""
-    return not owner or document.owner == owner
-
-
 def claim(
     document: JobDocument, *, claim_id: str, pilot: str, host: str, now: int, owner: str = ""
 ) -> JobDocument | TransitionRefused:
@@ -84,7 +80,7 @@ def claim(
         Event.CLAIM,
         now=now,
         by=pilot,
-        note=f"claim {claim_id} on {host}{source}",
+        note=f"{claim_note(claim_id)}on {host}{source}",
         attempt=document.attempt + 1,
         phase=JobPhase.STAGING_IN if document.stages else JobPhase.EXECUTING,
         claim=Claim(id=claim_id, pilot=pilot, host=host, granted=now),
@@ -92,11 +88,18 @@ def claim(
     )
 
 
+def not_held(document: JobDocument, claim_id: str, pilot: str) -> TransitionRefused:
+    """The refusal for a pilot that does not hold a claim now; it says whether the claim was ever the pilot's."""
+    if held_by(document, claim_id, pilot) is False:
+        return NEVER_HELD
+    return TransitionRefused("this pilot no longer holds the claim")
+
+
 def begin(document: JobDocument, *, claim_id: str, now: int, by: str) -> JobDocument | TransitionRefused:
     """The pilot has staged the inputs and starts the job."""
     held = document.claim
     if held is None or held.id != claim_id or held.pilot != by or not allowed(document, Event.BEGIN):
-        return TransitionRefused("this pilot no longer holds the claim")
+        return not_held(document, claim_id, by)
     if document.phase is not JobPhase.STAGING_IN:
         return document
     return step(document, Event.BEGIN, now=now, by=by, phase=JobPhase.EXECUTING)
@@ -122,7 +125,7 @@ def save_checkpoint(
     """Make a checkpoint the one that the next attempt begins with. Only who holds the job may."""
     held = document.claim
     if document.state is not State.RUNNING or held is None or held.id != claim_id or held.pilot != by:
-        return TransitionRefused("this pilot no longer holds the claim")
+        return not_held(document, claim_id, by)
     if document.min_writer > WRITER:
         return TransitionRefused("the document needs a newer release")
     return saved(document, held, report.manifest, report.content, report.number, now)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from forestay.domain.jobs.claim import CheckpointReport, save_checkpoint
+from forestay.domain.jobs.claim_access import held_by
 from forestay.domain.jobs.job_document import JobDocument, Manifest, State
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.ports.clock import Clock
@@ -47,7 +48,8 @@ class Checkpoints(WriteListener):
 
         def already_applied(document: JobDocument) -> bool:
             checkpoint = document.checkpoint
-            return document.tenant == tenant and checkpoint is not None and checkpoint.manifest == report.manifest
+            same = checkpoint is not None and checkpoint.manifest == report.manifest
+            return document.tenant == tenant and same and held_by(document, claim, pilot) is not False
 
         (answer,) = await self.writer.write([ProposedWrite(job, decide, already_applied)])
         return answer

@@ -1,7 +1,7 @@
 """Accepts the completions of attempts from pilots and commits them, many in one write.
 
 A completion is answered only when it is settled: it counts, it is kept because the job is held, or it is superseded and kept as
-evidence. Anything else is `unknown`, and the pilot sends it again.
+evidence. Anything else is `unknown`, and the pilot sends it again. Of a claim that is not the pilot's nothing is kept.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from enum import StrEnum
 from typing import Protocol
 
 from forestay.domain.exceptions.evidence.redaction import redacted
-from forestay.domain.jobs.claim import Applied, CheckpointReport, Repeated, end, leave_failure, may_have
+from forestay.domain.jobs.claim import Applied, CheckpointReport, Repeated, end, leave_failure
+from forestay.domain.jobs.claim_access import NEVER_HELD, ReportRefused, held_by, may_have, may_report
 from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, JobDocument, State
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.formats.jobs.job_json import ending_to_json
 from forestay.ports.clock import Clock
-from forestay.ports.errors import Permanent, PortError, Transient
+from forestay.ports.errors import Permanent, PortError, Transient, Unreadable
 from forestay.ports.jobs.job_store import JobStore, Record, Stored
 from forestay.services.shared.checked_writer import Answer, JobMissing, ProposedWrite, WriteApplied, Writer
 
-NOT_ITS_OWN = "another pilot holds this claim"
+_NOT_YET = TransitionRefused("another pilot holds this claim")
 """The answer to the successor of a dead pilot, which sends its completions: they count as soon as the dead pilot's claim is released."""
+_OTHER_TENANT = ReportRefused("there is no such job")
 MISSING = 60.0
 """Seconds for which the completion of a job that cannot be found is not yet settled."""
 
@@ -73,6 +75,8 @@ class CompletionReply:
     claim: str
     result: CompletionStatus
     detail: str = ""
+    never_held: bool = False
+    """The pilot never held the claim: the completion is superseded, and nothing of it was kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -206,24 +210,36 @@ class JobCompletions:
 
     async def _commit(self, batch: Sequence[_Asked]) -> None:
         try:
-            await self._keep_evidence(batch)
+            kept = await self._may_report(batch)
+            await self._keep_evidence([request for request in batch if request in kept])
         except Transient as error:
             for request in batch:
                 _tell(request, CompletionStatus.UNKNOWN, str(error))
             return
         answers = await self.writer.write([self._proposed(request) for request in batch])
         await self._hand_over(batch, answers)
-        await self._note_sources(batch)
+        await self._note_sources([q for q, answer in zip(batch, answers, strict=True) if not _is_refused(answer)])
+        # Those whose document was an old one when it was read before.
+        missed = [
+            request
+            for request, answer in zip(batch, answers, strict=True)
+            if isinstance(answer, WriteApplied) and request not in kept
+        ]
         try:
+            await self._keep_evidence(missed)
             await self._note_leftovers(batch, answers)
         except Transient as error:
             for request in batch:
-                if request.report.cleanup is not None:
+                if request.report.cleanup is not None or request in missed:
                     _tell(request, CompletionStatus.UNKNOWN, str(error))
         late: list[tuple[_Asked, str]] = []
         for request, answer in zip(batch, answers, strict=True):
             self._known.pop(request.report.ending.claim, None)
-            if isinstance(answer, TransitionRefused):
+            if isinstance(answer, ReportRefused):
+                _tell(request, CompletionStatus.SUPERSEDED, answer.reason, never_held=True)
+            elif answer is _NOT_YET:
+                _tell(request, CompletionStatus.UNKNOWN, _NOT_YET.reason)
+            elif isinstance(answer, TransitionRefused):
                 late.append((request, answer.reason))
             elif not isinstance(answer, JobMissing):
                 _tell(request, *_result(answer))
@@ -233,6 +249,26 @@ class JobCompletions:
                 _tell(request, CompletionStatus.UNKNOWN, "the job cannot be found")
         if late:
             await self._keep_late(late)
+
+    async def _may_report(self, batch: Sequence[_Asked]) -> set[_Asked]:
+        """Those whose pilots may report on the claims that they name, as far as the documents say so now."""
+        documents: dict[str, JobDocument] = {}
+        unknown: list[str] = []
+        for request in batch:
+            known = self._known.get(request.report.ending.claim)
+            if known is not None and known.document.id == request.report.job:
+                documents[request.report.job] = known.document
+            elif _evidence_kind(request.report) or _troubled(request.report):
+                unknown.append(request.report.job)
+        while unknown:
+            try:
+                stored_jobs = await self.store.get(unknown)
+            except Unreadable as error:
+                unknown = [job for job in unknown if job not in error.names]
+            else:
+                documents |= {job: stored.document for job, stored in stored_jobs.items()}
+                break
+        return {request for request in batch if _may_report(request, documents.get(request.report.job))}
 
     async def _hand_over(self, batch: Sequence[_Asked], answers: Sequence[Answer]) -> None:
         """Pass the failures on. An error here loses no completion: the failures stay due, and are found again."""
@@ -290,13 +326,13 @@ class JobCompletions:
             if document.tenant != request.tenant:
                 self.intrusions += 1
                 self.intruded(request.pilot, request.tenant, document.id)
-                return TransitionRefused("there is no such job")
-            if (
-                document.claim is not None
-                and document.claim.id == ending.claim
-                and document.claim.pilot != request.pilot
-            ):
-                return TransitionRefused(NOT_ITS_OWN)
+                return _OTHER_TENANT
+            held = document.claim
+            if held is not None and held.id == ending.claim and held.pilot != request.pilot:
+                heir = request.owner is not None and may_have(document, request.owner)
+                return _NOT_YET if heir else NEVER_HELD
+            if not _may_report(request, document):
+                return NEVER_HELD
             verdict = end(
                 document, ending, now=now, by=request.pilot, answer=answer, checkpoint=request.report.checkpoint,
                 heir=request.owner is not None and may_have(document, request.owner),
@@ -306,14 +342,16 @@ class JobCompletions:
             return TransitionRefused(verdict.reason)
 
         def already_applied(document: JobDocument) -> bool:
-            return document.tenant == request.tenant and isinstance(
+            return _may_report(request, document) and isinstance(
                 end(document, ending, now=now, by=request.pilot), Repeated
             )
 
         def confirm_refusal(document: JobDocument) -> bool:
-            """Whether a refusal needs a confirming write: a mere read must not discard finished work; of a failure the evidence is kept."""
-            whose = document.claim is None or document.claim.id != ending.claim or document.claim.pilot == request.pilot
-            return whose and ending.outcome is AttemptOutcome.OK and document.tenant == request.tenant
+            """Whether a refusal needs a confirming write: a mere read must not discard finished work, nor the evidence of a failure."""
+            held = document.claim
+            others = held is not None and held.id == ending.claim and held.pilot != request.pilot  # it stays another's
+            unknown = held_by(document, ending.claim, request.pilot) is None
+            return document.tenant == request.tenant and not others and (unknown or ending.outcome is AttemptOutcome.OK)
 
         return ProposedWrite(
             request.report.job,
@@ -325,16 +363,9 @@ class JobCompletions:
 
     async def _keep_evidence(self, batch: Sequence[_Asked]) -> None:
         """Store the evidence of failures, and the log of every attempt, before the document says that the attempt ended."""
-        records = [
-            _record(
-                request,
-                "evidence" if request.report.ending.outcome is AttemptOutcome.FAILURE else "log",
-                self.clock.now(),
-            )
-            for request in batch
-            if request.report.ending.outcome is AttemptOutcome.FAILURE or request.report.log_tail or request.report.task
-        ]
-        records += [_record(request, "staging", self.clock.now()) for request in batch if _troubled(request.report)]
+        now = self.clock.now()
+        records = [_record(request, kind, now) for request in batch if (kind := _evidence_kind(request.report))]
+        records += [_record(request, "staging", now) for request in batch if _troubled(request.report)]
         if records:
             await self.store.add_records(records)
 
@@ -348,7 +379,7 @@ class JobCompletions:
                 _tell(request, CompletionStatus.UNKNOWN, str(error))
             return
         for request, why in late:
-            _tell(request, CompletionStatus.UNKNOWN if why == NOT_ITS_OWN else CompletionStatus.SUPERSEDED, why)
+            _tell(request, CompletionStatus.SUPERSEDED, why)
 
 
 def _record(request: _Asked, kind: str, now: int, why: str = "") -> Record:
@@ -368,6 +399,13 @@ def _record(request: _Asked, kind: str, now: int, why: str = "") -> Record:
     # The pilot is part of the name: another pilot's report on the same claim must not block this one.
     name = f"{report.job}:{token.generation}.{token.attempt}:{report.ending.claim}:{kind}:{request.pilot}"
     return Record(id=name, tenant=request.tenant, kind=kind, job=report.job, at=now, body=body)
+
+
+def _evidence_kind(report: CompletionReport) -> str:
+    """The kind of record that a completion leaves; empty: none."""
+    if report.ending.outcome is AttemptOutcome.FAILURE:
+        return "evidence"
+    return "log" if report.log_tail or report.task else ""
 
 
 def _troubled(report: CompletionReport) -> bool:
@@ -398,6 +436,18 @@ def _result(answer: Answer) -> tuple[CompletionStatus, str]:
     return CompletionStatus.UNKNOWN, getattr(answer, "detail", "")
 
 
-def _tell(request: _Asked, result: CompletionStatus, detail: str) -> None:
+def _is_refused(answer: Answer) -> bool:
+    """Whether the pilot may not report on the claim, at least not now."""
+    return isinstance(answer, ReportRefused) or answer is _NOT_YET
+
+
+def _may_report(request: _Asked, document: JobDocument | None) -> bool:
+    if document is None or document.tenant != request.tenant:
+        return False
+    ending = request.report.ending
+    return may_report(document, ending.token, ending.claim, request.pilot, request.owner)
+
+
+def _tell(request: _Asked, result: CompletionStatus, detail: str, *, never_held: bool = False) -> None:
     if not request.answer.done():
-        request.answer.set_result(CompletionReply(request.report.ending.claim, result, detail))
+        request.answer.set_result(CompletionReply(request.report.ending.claim, result, detail, never_held))

@@ -102,7 +102,8 @@ class JobControl:
 
         def already_applied(document: JobDocument) -> bool:
             held = document.claim
-            return held is not None and held.id == claim and document.phase is JobPhase.EXECUTING
+            mine = held is not None and held.id == claim and held.pilot == pilot
+            return mine and document.phase is JobPhase.EXECUTING
 
         return await self._one(job, decide, already_applied)
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from forestay.domain.jobs.claim import claim, claimable, may_have, pilot_deaths
+from forestay.domain.jobs.claim import claim, claimable, pilot_deaths
+from forestay.domain.jobs.claim_access import may_have
 from forestay.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.requirements import LICENCES

@@ -13,6 +13,7 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.claim_outputs import attempt_folder
 from forestay.apps.server.pilots.claim_tasks import task_uploads
+from forestay.domain.jobs.claim import not_held
 from forestay.domain.jobs.inputs import wrong_name
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.formats.ga4gh.tes_job import MARK, OUTPUTS
@@ -27,7 +28,7 @@ async def uploads(context: TheDesk, who: PilotCaller, pilot: str, body: UploadsI
     stored = await context.job(body.job, who)
     held = stored.document.claim
     if held is None or held.id != body.claim or held.pilot != pilot:
-        raise HttpProblem(409, "this pilot no longer holds the claim")
+        await context.settled_report(who, "job.upload", body.job, not_held(stored.document, body.claim, pilot))
     if stored.document.labels.get(MARK) == OUTPUTS:
         return await _task_uploads(context, stored.document, body)
     view = await context.view(pilot, who.tenant)

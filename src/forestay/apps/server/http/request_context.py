@@ -23,6 +23,7 @@ from forestay.apps.server.http.problems import HttpProblem
 from forestay.apps.server.pages.site_notice import SiteNotice
 from forestay.domain.data.replica import Viewpoint
 from forestay.domain.exceptions.safeguards.audit import AuditNote
+from forestay.domain.jobs.claim_access import ReportRefused
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.specification import Specification
 from forestay.domain.pilots.enrolment import MARK
@@ -79,6 +80,8 @@ class RequestContext:
     """Returns the pilots that have a file as sources for another pilot, the nearest first."""
     views: Recent[str, Viewpoint] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
     """The viewpoint of each pilot on storage elements."""
+    refused_reports: Recent[tuple[str, str, str], None] = field(default_factory=lambda: Recent(KNOWN_PILOTS))
+    """The pilots, actions and jobs for which the audit log has the refusal of a report."""
     waiting_engines: int = 0
     """Requests of other engines that wait for orders here."""
 
@@ -140,6 +143,18 @@ class RequestContext:
         """Record in the audit log that a recorded action was not done, and why. Nothing was changed, so the caller is answered even if the log cannot be written."""
         with suppress(PortError):
             await self.note(who, f"{what}.refused", on, owner=owner, why=reason, **detail)
+
+    async def note_never_held(self, who: Principal, what: str, job: str, reason: str) -> None:
+        """Record in the audit log that a pilot reported on a claim that it never held. Once for each job: repeating it fills no log."""
+        if (who.subject, what, job) not in self.refused_reports:
+            self.refused_reports[who.subject, what, job] = None
+            await self.note_refusal(who, what, job, reason)
+
+    async def settled_report(self, who: Principal, what: str, job: str, answer: Answer) -> Stored:
+        """The document after a pilot's report, or the problem as an exception."""
+        if isinstance(answer, ReportRefused):
+            await self.note_never_held(who, what, job, answer.reason)
+        return settled(answer)
 
 
 def context_of(request: Request) -> RequestContext:

@@ -6,7 +6,7 @@ from fastapi import Response
 
 from forestay.apps.server.http.answers import errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk, settled
+from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.claim_outputs import ClaimedAttempt, is_its_own
@@ -31,9 +31,8 @@ async def checkpoints(context: TheDesk, who: PilotCaller, pilot: str, body: Chec
     if not is_its_own(context, attempt, body.checkpoint.manifest.path, body.checkpoint.number):
         raise HttpProblem(409, "the manifest is not in the attempt's own folder")
     report = report_from(body.checkpoint)
-    stored = settled(
-        await context.services.checkpoints.save(body.job, report, claim=body.claim, pilot=pilot, tenant=who.tenant)
-    )
+    answer = await context.services.checkpoints.save(body.job, report, claim=body.claim, pilot=pilot, tenant=who.tenant)
+    stored = await context.settled_report(who, "job.checkpoint", body.job, answer)
     checkpoint = stored.document.checkpoint
     return json_answer({"path": checkpoint.manifest.path if checkpoint is not None else ""})
 

@@ -20,7 +20,6 @@ from forestay.apps.server.http.request_context import (
     PilotCaller,
     RequestContext,
     TheDesk,
-    settled,
 )
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64
@@ -390,6 +389,8 @@ async def completions(
                 context.services.inputs.take(who.tenant, pilot, end.claim, report.staging)
             if end.wall is not None:
                 context.metrics.runs.labels(end.outcome).observe(end.wall)
+        elif reply.never_held:
+            await context.note_never_held(who, "job.completion", report.job, reply.detail)
     answer["results"] = [
         {"claim": reply.claim, "result": reply.result.value, "detail": reply.detail} for reply in results
     ]
@@ -479,7 +480,8 @@ def _started(value: str | float | None) -> int | None:
 @router.post("/{pilot}/begun", response_model=NothingOut, responses=errors(404, 409, body=True))
 async def begun(context: TheDesk, who: PilotCaller, pilot: str, body: BegunIn) -> Response:
     """The inputs of a job are staged, and it starts."""
-    settled(await context.services.steer.begin(body.job, claim=body.claim, pilot=pilot, tenant=who.tenant))
+    answer = await context.services.steer.begin(body.job, claim=body.claim, pilot=pilot, tenant=who.tenant)
+    await context.settled_report(who, "job.begin", body.job, answer)
     return json_answer({})
 
 

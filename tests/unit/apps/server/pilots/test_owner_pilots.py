@@ -9,7 +9,7 @@ import pytest
 from tests.unit.apps.server.asks import problem, read, submit
 from tests.unit.apps.server.pilots.test_enrolments import register, secret
 from tests.unit.apps.server.running import RunningServer, until
-from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot
+from tests.unit.apps.server.scripted_pilot import PLENTY, ScriptedPilot, own_manifest
 from tests.unit.apps.server.sites.test_sites import said
 
 from forestay.domain.pilots.enrolment import Enrolment
@@ -136,3 +136,66 @@ async def test_a_pilot_of_another_owner_delivers_nothing_that_was_left(server: R
         assert await other.end(claim) != ["committed"]
     assert (await read(client, claim["job"]))["state"] == "available"
     assert await pilot.end(claim) == ["committed"]
+
+
+async def released(server: RunningServer, tenant: str, claim: dict[str, Any]) -> None:
+    """An operator takes a claim from its pilot."""
+    body = {"expected_attempt": claim["attempt"], "expected_claim": claim["claim"], "reason": "its node is gone"}
+    client = server.person("operator", tenant=tenant)
+    answer = await client.post(f"/v1/jobs/{claim['job']}/release", json=body)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["held", "released"])
+async def test_a_pilot_of_another_owner_adds_nothing_to_a_job(server: RunningServer, tenant: str, left: bool) -> None:
+    await submit_as(server, tenant, "ann")
+    pilot, thief = await enrolled(server, tenant, "ann"), await enrolled(server, tenant, "bob")
+    client = server.person("administrator", tenant=tenant)
+    claim = await pilot.claim_one()
+    if left:
+        await released(server, tenant, claim)
+    words: dict[str, Any] = {"log_tail": "words of the thief", "log_bytes": 18}
+    failure = words | {"outcome": "failure", "reason": "exit", "exit_code": 3}
+    staged = {"staging": [{"name": "in", "bytes": 1, "failed": ["words of the thief"]}]}
+    for facts in (words, failure, staged, words):
+        assert await thief.end(claim, **facts) == ["superseded"]
+    stated = {"job": claim["job"], "claim": claim["claim"]}
+    for what in ("begun", "uploads"):
+        body = stated | ({"files": [{"path": "out", "bytes": 1}]} if what == "uploads" else {})
+        assert "never held" in problem(await thief.post(what, body), 409)["detail"], what
+    body = stated | {"generation": claim["generation"], "attempt": claim["attempt"]}
+    body["checkpoint"] = {"manifest": own_manifest(claim), "content": "0" * 64, "number": 1}
+    problem(await thief.post("checkpoints", body), 409)
+    await thief.post("log", {"claim": claim["claim"], "offset": 0, "text": "words of the thief", "last": True})
+    await server.refresh()
+    for part in ("story", "log"):
+        assert "thief" not in (await client.get(f"/v1/jobs/{claim['job']}/{part}")).text
+    entries = (await client.get("/v1/audit")).json()["entries"]
+    noted = {(entry["by"], entry["what"], entry["on"]) for entry in entries if entry["by"] == thief.name}
+    actions = ("completion", "begin", "upload")
+    assert noted == {(thief.name, f"job.{action}.refused", claim["job"]) for action in actions}
+    assert len([entry for entry in entries if entry["what"] == "job.completion.refused"]) == 1, "once is enough"
+    assert await pilot.end(claim, log_tail="words of the owner") == ["committed"]
+    await server.refresh()
+    assert (await client.get(f"/v1/jobs/{claim['job']}/log")).text == "words of the owner"
+
+
+async def test_what_a_dead_pilot_left_is_evidence_from_one_that_may_have_the_job(
+    server: RunningServer, tenant: str
+) -> None:
+    """Also after another attempt has begun; before the claim is released, and of a claim that nobody had, nothing is kept."""
+    await submit_as(server, tenant, "ann")
+    pilot, heir = await enrolled(server, tenant, "ann"), await enrolled(server, tenant, None)
+    client = server.person("operator", tenant=tenant)
+    claim = await pilot.claim_one()
+    failure: dict[str, Any] = {"outcome": "failure", "reason": "exit", "exit_code": 3}
+    assert await heir.end(claim, **failure, log_tail="too early") == ["unknown"]
+    assert await heir.end(claim | {"claim": "f" * 32}, **failure, log_tail="invented") == ["superseded"]
+    await released(server, tenant, claim)
+    await heir.claim_one()
+    assert await heir.end(claim, **failure, log_tail="left by the dead") == ["superseded"]
+    await server.refresh()
+    shown = (await client.get(f"/v1/jobs/{claim['job']}/story")).text
+    assert "left by the dead" in shown
+    assert "too early" not in shown
+    assert "invented" not in shown
