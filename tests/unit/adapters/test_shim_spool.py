@@ -15,6 +15,7 @@ import pytest
 
 from forestay.adapters.system import shim_spool
 from forestay.adapters.system.shim_spool import ShimSpool
+from forestay.domain.sites.cancel_call import JobSelector
 from forestay.domain.sites.watched_job import Question, WatchedJob
 from forestay.ports.errors import Permanent
 
@@ -363,3 +364,47 @@ def test_a_question_is_taken_once_by_whoever_is_first(tmp_path: Path) -> None:
         (asks / "12.2.taken").touch()
         os.chown(asks / "12.2.taken", 65534, 65534)
         assert not spool.take(job, 2), "somebody else took it, and the job does not wait for them"
+
+
+def leave_call(spool: ShimSpool, name: str, *arguments: str, head: str = "1") -> Path:
+    """As the shim records a call of scancel."""
+    place = spool.folder / "new" / f"scancel.{name}"
+    place.write_bytes(b"".join(part.encode() + b"\0" for part in (head, *arguments)))
+    return place
+
+
+def test_calls_that_cancel_jobs_are_read_and_forgotten(spool: ShimSpool) -> None:
+    leave(spool, "12")
+    leave_call(spool, "a", "-Q", "12", "13_4")
+    leave_call(spool, "b", "--signal=USR1", "12")
+    leave_call(spool, "c", "12", head="2")
+    leave_call(spool, "d")
+    old = leave_call(spool, "e", "--me")
+    os.utime(old, (100, 100))
+    assert [job.id for job in spool.jobs()] == ["12"]
+    calls = {call.jobs: call for call in spool.cancel_calls()}
+    assert calls.keys() == {(), (JobSelector("12"), JobSelector("13", 4, 4))}
+    assert calls[()].at == 100
+    assert {call.by for call in calls.values()} == {os.getuid()}
+    spool.forget_cancel_calls(101)
+    assert not old.exists()
+    assert len(spool.cancel_calls()) == 1
+    spool.settle(WatchedJob("12", "", 0, "", "", 0))
+    assert len(spool.cancel_calls()) == 1, "it may be about other jobs too"
+
+
+def test_a_call_counts_only_under_one_name_and_of_a_plain_file(spool: ShimSpool) -> None:
+    """Otherwise a user could put another's name on a call."""
+    real = leave_call(spool, "a", "12")
+    os.link(real, spool.folder / "other")
+    assert not spool.cancel_calls()
+    (spool.folder / "other").unlink()
+    (spool.folder / "new" / "scancel.b").symlink_to(real)
+    os.mkfifo(spool.folder / "new" / "scancel.c")
+    assert len(spool.cancel_calls()) == 1
+
+
+def test_a_call_that_names_all_jobs_of_an_engine_is_read_whole(spool: ShimSpool) -> None:
+    leave_call(spool, "a", *map(str, range(10_000)))
+    (call,) = spool.cancel_calls()
+    assert len(call.jobs) == 10_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from forestay.adapters.slurm.batch import MOST_IDS, SlurmBatch
@@ -17,10 +17,14 @@ from forestay.domain.sites.watched_job import NEVER_STARTS, ArrayReading, JobDet
 from forestay.formats.text.host_list import nodes_of
 from forestay.ports.commands import CommandResult
 from forestay.ports.errors import Permanent, Transient
+from forestay.ports.sites.batch_steering import never
 
 MIB = 1 << 20
 MARK = "forestay:"
-HELD = ("JobHeldUser", "JobHeldAdmin", "job_requeued_in_held_state", "JobHoldMaxRequeue")
+HELD_BY_PERSON = ("JobHeldUser", "JobHeldAdmin")
+"""Reasons of a job that was held in the queue; one that is queued again and held has another."""
+HELD_BY_US = "held"
+HELD = (*HELD_BY_PERSON, "job_requeued_in_held_state", "JobHoldMaxRequeue")
 NEVER = (
     "presently disabled",  # it was submitted so that it must not be run twice
     "invalid job id",
@@ -32,6 +36,7 @@ NEVER = (
     "not permitted",
 )
 """Permanent refusals."""
+CANCELLED = "somebody cancelled the job"
 SOONEST = 2
 """Seconds from an end to the next start. A node refuses a credential issued in the second in which it revoked the previous one, since both are in
 whole seconds; Slurm then reports a job as failed that it did not run."""
@@ -134,10 +139,26 @@ class SlurmSteering:
                 if ran.code != 0 and not said(ran.err + ran.out, ("already finished",)):
                     raise Transient(one_line(ran.err or ran.out) or f"scontrol ended with {ran.code}")
 
-    async def hold(self, job: BatchId, *, failed_start: int | None = None) -> None:
+    async def hold(
+        self, job: BatchId, *, failed_start: int | None = None, cancelled: Callable[[], bool] = never
+    ) -> None:
         fields = await self._remembered(job)
-        if not _held(fields):
-            await self._do("requeuehold" if _over(fields) or _is_start(fields, failed_start) else "hold", job)
+        _wait_for_node(fields)
+        if _over(fields) or _is_start(fields, failed_start):
+            await self._do("requeuehold", job)
+        elif not _held(fields):
+            if fields.get("JobState") == "PENDING":
+                # So that it is known from a hold of the user's, which stays.
+                await self._do("update", f"JobId={job}", f"Comment={_marked(fields, HELD_BY_US)}")
+            await self._do("hold", job)
+        await self._obey_cancellation(job, cancelled)
+
+    async def _obey_cancellation(self, job: BatchId, cancelled: Callable[[], bool]) -> None:
+        """Slurm ignores a cancellation of a job that has ended, so one that came before the job was queued again is made up for. Later ones Slurm carries
+        out itself, since the job waits now."""
+        if cancelled():
+            await self.slurm.cancel([job])
+            raise Permanent(CANCELLED)
 
     async def again(
         self,
@@ -148,6 +169,7 @@ class SlurmSteering:
         mark: str,
         avoid: Collection[str] = (),
         failed_start: int | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> None:
         fields = await self._remembered(job)
         marked = fields.get("Comment", "").endswith(MARK + mark)
@@ -158,13 +180,14 @@ class SlurmSteering:
             # It is about to end, so this does not take long. Earlier changes would be lost: Slurm sets the job's start time again.
             await asyncio.sleep(PROMPT)
             fields = await self._remembered(job)
-        if fields.get("JobState") == "COMPLETING":
-            raise Transient("a node has not confirmed yet that nothing of the job runs there")
+        _wait_for_node(fields)
+        if fields.get("Reason") in HELD_BY_PERSON and not fields.get("Comment", "").endswith(MARK + HELD_BY_US):
+            raise Permanent("somebody holds the job; scontrol release lets it start")
         if _over(fields):
             await self._do("requeuehold", job)
+        await self._obey_cancellation(job, cancelled)
         if not marked:
-            comment = re.sub(rf"\s*{MARK}\S*$", "", fields.get("Comment", "").replace("(null)", ""))
-            words = [f"Comment={comment} {MARK}{mark}".replace("= ", "="), *_needs(fields, needs)]
+            words = [f"Comment={_marked(fields, mark)}", *_needs(fields, needs)]
             words += await self._elsewhere(fields, avoid)
             # By default Slurm lets a requeued job wait for two minutes.
             await self._do("update", f"JobId={job}", f"StartTime=now+{max(SOONEST, wait)}", *words)
@@ -265,7 +288,7 @@ class SlurmSteering:
         if fields is None:
             raise Permanent("Slurm no longer has the job (MinJobAge); submit it again")
         if fields.get("JobState") == "CANCELLED":  # meanwhile, perhaps
-            raise Permanent("somebody cancelled the job")
+            raise Permanent(CANCELLED)
         _refuse_several(job, fields)
         return fields
 
@@ -428,7 +451,10 @@ def _details(job: BatchId, fields: Mapping[str, str]) -> JobDetails:
     requeue = fields.get("Requeue") != "0"
     name = fields.get("JobName", "job")
     given_up = tuple(re.findall(r":(\d+)(?:_[\d*]+)?\(failed\)", fields.get("Dependency", "")))
-    return JobDetails(job, name, user, _held(fields), mark, needs, tuple(logs), waiting, running, requeue, given_up)
+    number = fields.get("JobId", "")
+    return JobDetails(
+        job, name, user, _held(fields), mark, needs, tuple(logs), waiting, running, requeue, given_up, number
+    )
 
 
 def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:
@@ -449,6 +475,18 @@ def _needs(fields: Mapping[str, str], needs: Mapping[str, int]) -> list[str]:
 
 def _held(fields: Mapping[str, str]) -> bool:
     return fields.get("JobState") == "PENDING" and (fields.get("Reason") in HELD or fields.get("Priority") == "0")
+
+
+def _marked(fields: Mapping[str, str], mark: str) -> str:
+    """The job's comment with our mark at its end."""
+    comment = re.sub(rf"\s*{MARK}\S*$", "", fields.get("Comment", "").replace("(null)", ""))
+    return f"{comment} {MARK}{mark}".lstrip()
+
+
+def _wait_for_node(fields: Mapping[str, str]) -> None:
+    """Slurm does not say how a job ended, or that somebody cancelled it, before its nodes have tidied up. It would queue it again all the same."""
+    if fields.get("JobState") == "COMPLETING":
+        raise Transient("a node has not confirmed yet that nothing of the job runs there")
 
 
 def _is_start(fields: Mapping[str, str], number: int | None) -> bool:

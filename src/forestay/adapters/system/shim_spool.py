@@ -14,7 +14,9 @@ from pathlib import Path
 
 from forestay.adapters.system.regular_file import open_regular
 from forestay.domain.sites.batch import BatchId
+from forestay.domain.sites.cancel_call import CancelCall
 from forestay.domain.sites.watched_job import PayloadRecord, Question, WatchedJob
+from forestay.formats.text.cancel_options import read_cancel_call
 from forestay.ports.errors import Permanent
 
 FORMAT = b"1"
@@ -26,6 +28,12 @@ MOST_TAIL = 32_768
 MOST_JOBS = 50_000
 """The most records of one user that are read, lowest ids first; the folder is open to all, and no user's records may crowd out another's."""
 MOST_SCRIPT = 1 << 20
+CANCEL_CALLS = "scancel.*"
+"""Records of calls that cancel jobs."""
+MOST_CALLS = 1000
+"""The most such records of one user that are read; they are kept for minutes."""
+MOST_CALL = 1 << 22
+"""The most bytes of one: an engine that ends names all its jobs."""
 TICK = 0.02
 """Seconds, longer than a tick of the clock that file systems take their times from."""
 YOUNG = 1.0
@@ -117,6 +125,27 @@ class ShimSpool:
             (self.folder / "settled" / job.id).unlink(missing_ok=True)
         for place in self._shared():
             _remove(place, job)
+
+    def cancel_calls(self) -> Sequence[CancelCall]:
+        calls: list[CancelCall] = []
+        taken: Counter[int] = Counter()
+        for path in (self.folder / "new").glob(CANCEL_CALLS):
+            with contextlib.suppress(OSError, ValueError), open_regular(str(path)) as source:
+                known = os.fstat(source.fileno())
+                taken[known.st_uid] += 1
+                if taken[known.st_uid] > MOST_CALLS or not _is_sole(str(path), known):
+                    continue
+                version, *arguments = source.read(MOST_CALL).decode(errors="replace").split("\0")[:-1]
+                call = read_cancel_call(arguments, known.st_uid, known.st_mtime)
+                if version.encode() == FORMAT and call is not None:
+                    calls.append(call)
+        return calls
+
+    def forget_cancel_calls(self, before: float) -> None:
+        for path in (self.folder / "new").glob(CANCEL_CALLS):
+            with contextlib.suppress(OSError):
+                if os.lstat(path).st_mtime < before:
+                    path.unlink()
 
     def take(self, job: WatchedJob, start: int) -> bool:
         if self.records is None:

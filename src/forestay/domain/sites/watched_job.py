@@ -183,6 +183,8 @@ class JobDetails:
     """Whether the batch system may requeue it. Slurm does not allow changing this after its end."""
     waits_in_vain_for: tuple[BatchId, ...] = ()
     """Jobs that had to succeed for it, and did not; arrays by their own ids."""
+    number: BatchId = ""
+    """The batch system's own number of it; an element of an array has one beside ``12_3``."""
 
 
 class Vouching(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from forestay.domain.sites.batch import BatchId
+from forestay.domain.sites.cancel_call import CancelCall
 from forestay.domain.sites.watched_job import PayloadRecord, Question, WatchedJob
 
 
@@ -28,6 +29,14 @@ class JobSpool(Protocol):
 
     def settled(self, array: WatchedJob) -> frozenset[BatchId]:
         """The settled elements of an array."""
+        ...
+
+    def cancel_calls(self) -> Sequence[CancelCall]:
+        """The calls of the last minutes that cancel jobs, as far as they were recorded: each before it was made."""
+        ...
+
+    def forget_cancel_calls(self, before: float) -> None:
+        """Discard the records of calls made before a time, in seconds since 1970."""
         ...
 
     def questions(self, jobs: Mapping[BatchId, int]) -> Mapping[BatchId, Question]:

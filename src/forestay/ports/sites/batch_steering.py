@@ -9,15 +9,21 @@ not run it again).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from forestay.domain.sites.batch import BatchId
 from forestay.domain.sites.watched_job import ArrayReading, JobDetails, JobIdentity
 
 
+def never() -> bool:
+    """Nobody cancelled it."""
+    return False
+
+
 class BatchSteering(Protocol):
-    """The port."""
+    """The port. Whoever cancels a job is obeyed: `cancelled` is asked once the job waits, when the batch system itself obeys from then on; if it says so,
+    the job is cancelled instead, with `Permanent`."""
 
     async def identities(self, jobs: Collection[BatchId]) -> Mapping[BatchId, JobIdentity]:
         """The kind and the owner of each job that the queue or the accounting knows."""
@@ -43,7 +49,9 @@ class BatchSteering(Protocol):
         """Allow waiting or running jobs to be run again later, if their submitter had ruled that out. For an array: each element that has not ended."""
         ...
 
-    async def hold(self, job: BatchId, *, failed_start: int | None = None) -> None:
+    async def hold(
+        self, job: BatchId, *, failed_start: int | None = None, cancelled: Callable[[], bool] = never
+    ) -> None:
         """Make a job wait under its id, also if it has ended, until `again`. If `failed_start` of the job still runs, it is known to have
         failed: it is ended and waits."""
         ...
@@ -57,6 +65,7 @@ class BatchSteering(Protocol):
         mark: str,
         avoid: Collection[str] = (),
         failed_start: int | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> None:
         """Run a job once more under its id, in `wait` seconds at the earliest, with these needs, and not on the nodes to avoid if there are enough others.
         Once for each `mark`, however often it is requested. Jobs of the same user that were given up because it had failed wait for it again.

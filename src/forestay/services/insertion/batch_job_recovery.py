@@ -10,11 +10,13 @@ the same event, and actions on a job are recorded in the job itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from forestay.domain.sites.batch import BatchId, BatchOutcome, BatchState
+from forestay.domain.sites.cancel_call import SIGNAL_TAKES, CancelCall
 from forestay.domain.sites.watched_job import (
     NEVER_STARTS,
     ArrayReading,
@@ -68,6 +70,7 @@ class _Reported(NamedTuple):
     incident: str
     nodes: tuple[str, ...]
     """The nodes on which it failed."""
+    details: JobDetails | None
 
 
 @dataclass(slots=True)
@@ -274,16 +277,21 @@ class BatchJobRecovery:
         self._foreign &= set(words)
         return jobs
 
-    async def _why_not(self, job: WatchedJob, verb: str) -> str:
+    def _why_not(self, job: WatchedJob, order: OrderedAction, outcome: BatchOutcome, details: JobDetails | None) -> str:
         """Why an ordered action is not applied to a job now; empty if it may be."""
         why_not = several(job.id, self._identities[job.base].kind)
-        if why_not or verb in GIVE_UP:
+        if why_not or order.verb in GIVE_UP:
             return why_not
-        outcome = await self._outcome(job)
-        details = (await self.steering.details([job.id])).get(job.id)
+        started_again = outcome.state is BatchState.RUNNING and outcome.restarts > self._lost.get(
+            job.id, outcome.restarts
+        )
+        if order.verb in AGAIN and started_again and details is not None and details.mark != order.id:
+            return f"somebody else had job {job.id} run again already"
         why_not = self._obstacle(job, outcome, details)
         answers = [other for other, owner in self._answered.get(job.base, ()) if owner == job.owner]
         ends = fate(outcome) is WatchedJobAction.FAILED and details is not None and not details.running
+        if not why_not and self._is_cancelled(job, outcome, details):
+            return f"job {job.id} was cancelled after it had failed, so it is not run again"
         if not why_not and answers and ends:
             return f"job {answers[0]} runs because job {job.id} failed (afternotok), so job {job.id} is not run again"
         return why_not
@@ -305,6 +313,8 @@ class BatchJobRecovery:
     async def _judge(self, outcomes: Mapping[WatchedJob, BatchOutcome]) -> None:
         failed: dict[WatchedJob, BatchOutcome] = {}
         going: list[WatchedJob] = []
+        self.spool.forget_cancel_calls(self.clock.now() / 1000 - self.decide_within - COMMANDS - SIGNAL_TAKES)
+        calls = self.spool.cancel_calls()
         for job, outcome in outcomes.items():
             match fate(outcome):
                 case WatchedJobAction.GOING:
@@ -316,6 +326,8 @@ class BatchJobRecovery:
                     await self._settle(job, "run-completed")
                 case WatchedJobAction.FAILED if job.id not in self._reported:
                     failed[job] = outcome
+                case WatchedJobAction.FAILED if _is_covered(calls, job, outcome, self._reported[job.id].details):
+                    await self._settle(job, "run-completed")
                 case WatchedJobAction.FAILED if self.acting and self._vouching().is_late(
                     outcome, self.clock.now() / 1000
                 ):
@@ -336,10 +348,16 @@ class BatchJobRecovery:
                 known = details.get(job.id)
                 if self._is_recovered(job, outcome, known):
                     continue
+                if _is_covered(calls, job, outcomes[job], known):
+                    await self._settle(job, "run-completed")
+                    continue
                 try:
                     await self._report(job, outcome, known)
                 except PortError as error:  # one that cannot be reported must not delay the others
                     self.troubled(f"the failure of job {job.id} is not reported yet: {error}")
+
+    def _is_cancelled(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> bool:
+        return _is_covered(self.spool.cancel_calls(), job, outcome, details)
 
     def _is_recovered(self, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None) -> bool:
         """Whether a lost start is one that this service had run again itself, before it was restarted."""
@@ -399,7 +417,7 @@ class BatchJobRecovery:
         (answer,) = await self.service.report([event])
         self._lost[job.id] = outcome.restarts
         if answer.incident is not None:
-            self._reported[job.id] = _Reported(job, instance, answer.run, answer.incident, outcome.nodes)
+            self._reported[job.id] = _Reported(job, instance, answer.run, answer.incident, outcome.nodes, details)
         elif not _queued_again(outcome, details):
             await self._settle(job, "run-failed")
 
@@ -437,6 +455,7 @@ class BatchJobRecovery:
 
     async def _do(self, order: OrderedAction, job: WatchedJob | None) -> None:
         """Carry out an order and answer it. If the batch system does not answer now, it is tried at the next poll."""
+        outcome: BatchOutcome | None = None
         if job is None:
             refusal = "the job has ended and is no longer watched"
         elif not self.acting:
@@ -444,9 +463,11 @@ class BatchJobRecovery:
         else:
             try:
                 async with self._act:
-                    refusal = await self._why_not(job, order.verb)
+                    outcome = await self._outcome(job)
+                    details = (await self.steering.details([job.id])).get(job.id)
+                    refusal = self._why_not(job, order, outcome, details)
                     if not refusal:
-                        await self._carry_out(order, job)
+                        await self._carry_out(order, job, outcome, details)
                         job = None  # it continues, or is settled
             except Permanent as error:
                 refusal, job = str(error), None
@@ -454,24 +475,33 @@ class BatchJobRecovery:
                 self.troubled(f"command {order.id} waits: {error}")
                 return
         await self.service.answer(order.id, "refused" if refusal else "done", refusal)
-        if job is not None:
+        if job is None:
+            return
+        if outcome is not None and fate(outcome) is WatchedJobAction.GOING:
+            self._reported.pop(job.id, None)  # its next failure is a new one
+        else:
             await self._settle(job, "run-failed")  # nothing more is done for it
 
-    async def _carry_out(self, order: OrderedAction, job: WatchedJob) -> None:
-        """`Permanent`: the batch system refuses, or does not support the action."""
+    async def _carry_out(
+        self, order: OrderedAction, job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None
+    ) -> None:
+        """`Permanent`: the batch system refuses, or does not support the action; or the job's user cancelled it."""
+        # An order may come long after the poll, and a user may cancel the job until the last moment.
+        cancelled = partial(self._is_cancelled, job, outcome, details)
         if order.verb in AGAIN:
-            await self._again(order, job)
+            await self._again(order, job, details, cancelled)
         elif order.verb == "suspend":
-            await self.steering.hold(job.id, failed_start=self._failed_start(job))
+            await self.steering.hold(job.id, failed_start=self._failed_start(job), cancelled=cancelled)
         elif order.verb == "continue":
-            await self.steering.again(job.id, needs={}, wait=0, mark=order.id)
+            await self.steering.again(job.id, needs={}, wait=0, mark=order.id, cancelled=cancelled)
         elif order.verb in GIVE_UP:
-            await self._give_up(job)
+            await self._give_up(job, outcome)
         else:
             raise Permanent(f"a batch system cannot {order.verb}")
 
-    async def _again(self, order: OrderedAction, job: WatchedJob) -> None:
-        details = (await self.steering.details([job.id])).get(job.id)
+    async def _again(
+        self, order: OrderedAction, job: WatchedJob, details: JobDetails | None, cancelled: Callable[[], bool]
+    ) -> None:
         if details is None:
             raise Permanent("the batch system no longer has the job; submit it again")
         known = self._reported.get(job.id)
@@ -481,7 +511,9 @@ class BatchJobRecovery:
         start = self._failed_start(job)
         if start is not None and not self.spool.take(job, start):
             raise Permanent(f"job {job.id} has waited too long for a decision and has ended")
-        await self.steering.again(job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid, failed_start=start)
+        await self.steering.again(
+            job.id, needs=needs, wait=order.wait, mark=order.id, avoid=avoid, failed_start=start, cancelled=cancelled
+        )
         self.spool.forget_questions(job)
         # Its next failure is a new one.
         self._reported.pop(job.id, None)
@@ -491,8 +523,7 @@ class BatchJobRecovery:
         question = self.spool.questions({job.base: job.owner}).get(job.id)
         return None if question is None else question.restarts
 
-    async def _give_up(self, job: WatchedJob) -> None:
-        outcome = await self._outcome(job)
+    async def _give_up(self, job: WatchedJob, outcome: BatchOutcome) -> None:
         if fate(outcome) is WatchedJobAction.GOING:
             await self.steering.cancel(job.id)
         await self._settle(job, "run-failed")
@@ -501,3 +532,10 @@ class BatchJobRecovery:
 def _queued_again(outcome: BatchOutcome, details: JobDetails | None) -> bool:
     """Whether the batch system has queued the job again already: the outcome is that of a lost start."""
     return outcome.state is BatchState.LOST and details is not None and details.waiting
+
+
+def _is_covered(
+    calls: Sequence[CancelCall], job: WatchedJob, outcome: BatchOutcome, details: JobDetails | None
+) -> bool:
+    """Whether a job that failed was cancelled meanwhile: the batch system does nothing about a job that has ended, and keeps no record of the call."""
+    return fate(outcome) is WatchedJobAction.FAILED and any(call.covers(job, outcome, details) for call in calls)

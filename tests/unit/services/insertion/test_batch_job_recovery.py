@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 from forestay.adapters.system.clock import SystemClock
 from forestay.domain.sites.batch import BatchId, BatchJob, BatchOutcome, BatchState
+from forestay.domain.sites.cancel_call import CancelCall
 from forestay.domain.sites.watched_job import (
     ArrayReading,
     JobDetails,
@@ -23,8 +24,9 @@ from forestay.domain.sites.watched_job import (
     fate,
     needed,
 )
-from forestay.ports.errors import Transient
+from forestay.ports.errors import Permanent, Transient
 from forestay.ports.exceptions.exception_service import EngineNews, EventReply, OrderedAction
+from forestay.ports.sites.batch_steering import never
 from forestay.services.insertion.batch_job_recovery import ONLY_LOOKS, BatchJobRecovery
 
 MIB = 1 << 20
@@ -32,6 +34,7 @@ OOM = BatchOutcome(BatchState.ENDED, "OUT_OF_MEMORY", exit_code=0, signal=9, nod
 RUNS = BatchOutcome(BatchState.RUNNING, "RUNNING")
 WAITS = BatchOutcome(BatchState.WAITING, "PENDING")
 DONE = BatchOutcome(BatchState.ENDED, "COMPLETED", exit_code=0)
+CANCELLED = BatchOutcome(BatchState.ENDED, "CANCELLED")
 SILENT = BatchOutcome(BatchState.UNKNOWN)
 
 
@@ -50,6 +53,7 @@ class FakeSpool:
     asks: dict[BatchId, Question] = field(default_factory=dict)
     waiting: bool = True
     """Jobs that ask still wait for the answer."""
+    calls: list[CancelCall] = field(default_factory=list)
 
     def jobs(self) -> Sequence[WatchedJob]:
         return [*self.foreign, *self.words.values()]
@@ -74,6 +78,12 @@ class FakeSpool:
 
     def forget_questions(self, job: WatchedJob) -> None:
         self.asks.pop(job.id, None)
+
+    def cancel_calls(self) -> Sequence[CancelCall]:
+        return self.calls
+
+    def forget_cancel_calls(self, before: float) -> None:
+        self.calls = [call for call in self.calls if call.at >= before]
 
     def vouch(self, seconds: float, *, hide: float = 0) -> None:
         self.promised = seconds
@@ -113,6 +123,8 @@ class FakeBatch:
     """Jobs whose failure others wait for, by those."""
     ended_starts: list[int | None] = field(default_factory=list)
     """What was said of the start that failed when a job was held or run again."""
+    on_requeue: Callable[[], None] = lambda: None
+    """What happens while a job is queued again."""
 
     async def find(self, names: Collection[str]) -> Mapping[str, tuple[BatchJob, ...]]:
         raise NotImplementedError
@@ -160,7 +172,10 @@ class FakeBatch:
         self.requeue = True
         self.done += [("allow", job) for job in jobs]
 
-    async def hold(self, job: BatchId, *, failed_start: int | None = None) -> None:
+    async def hold(
+        self, job: BatchId, *, failed_start: int | None = None, cancelled: Callable[[], bool] = never
+    ) -> None:
+        await self._obey(job, cancelled)
         self.ended_starts.append(failed_start)
         self.now = WAITS
         self.done.append(("hold", job))
@@ -174,16 +189,26 @@ class FakeBatch:
         mark: str,
         avoid: Collection[str] = (),
         failed_start: int | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> None:
         if self.away:
             raise Transient("no answer")
         if mark in self.marks:
             return
+        await self._obey(job, cancelled)
         self.marks.add(mark)
         self.ended_starts.append(failed_start)
         self.now = replace(WAITS, restarts=self.now.restarts + 1)
         self.done.append(("again", (dict(needs), wait)))
         self.avoided = tuple(avoid)
+
+    async def _obey(self, job: BatchId, cancelled: Callable[[], bool]) -> None:
+        """It is queued again and held; then it is asked who cancelled it."""
+        self.on_requeue()
+        if cancelled():
+            self.now = CANCELLED
+            self.done.append(("cancel", job))
+            raise Permanent("somebody cancelled the job")
 
     async def cancel(self, job: BatchId) -> None:
         self.done.append(("cancel", job))
@@ -443,7 +468,9 @@ class FakeArray(FakeBatch):
         mark: str,
         avoid: Collection[str] = (),
         failed_start: int | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> None:
+        await self._obey(job, cancelled)
         self.states[job] = replace(WAITS, restarts=1)
         self.done.append(("again", job))
 

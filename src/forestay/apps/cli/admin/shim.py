@@ -18,7 +18,7 @@ from forestay.apps.cli.exit_codes import ExitCode
 from forestay.apps.cli.session import Session
 from forestay.formats.text.shipped_folder import shipped_folder
 
-COMMANDS = ("sbatch", "squeue", "sacct", "scontrol")
+COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "scancel")
 PROGRAMS = ("forestay-shim", "forestay-payload", "forestay-record", "forestay-ask")
 SPOOL = Path("/var/spool/forestay/shim")
 
@@ -84,7 +84,7 @@ def status(
         Path | None, typer.Option(metavar="FOLDER", help="The spool, if it is not where the shim has it.")
     ] = None,
 ) -> int:
-    """Show what sbatch, squeue, sacct and scontrol are for you, and whether a watcher acts. Exit code 1 if one of them bypasses the shim.
+    """Show what sbatch, squeue, sacct, scontrol and scancel are for you, and whether a watcher acts. Exit code 1 if one of them bypasses the shim.
 
     forestay shim status
     """
@@ -141,7 +141,7 @@ def _version(shim: str, *, current: bool) -> str:
 
 def _jobs(spool: Path) -> int | None:
     try:
-        return sum(1 for _ in (spool / "new").iterdir())
+        return sum(1 for path in (spool / "new").iterdir() if path.name[:1].isdecimal())
     except OSError:
         return None
 
