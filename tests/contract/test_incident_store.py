@@ -13,7 +13,7 @@ from tests.contract.examples import NOW, ODD_TEXTS
 from tests.contract.room import Stores
 
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.inbox import InboxTally, inbox_tally_of
+from forestay.domain.exceptions.incidents.inbox import InboxTally, WaitsFor, group_key_of, inbox_tally_of
 from forestay.domain.exceptions.incidents.incident import (
     Decision,
     Incident,
@@ -292,6 +292,40 @@ class TestSearch:
         assert sum(inbox_tally.many for inbox_tally in await stores.incidents.inbox_tallies(held)) == sum(
             status.state is IncidentState.HELD for status in statuses if status.id != "i003"
         )
+
+    async def test_counts_and_finds_by_what_incidents_wait_for_and_without_some_errors(self, stores: Stores) -> None:
+        """As the inbox shows them; also incidents without a fingerprint."""
+        statuses = [
+            replace(
+                stand(incident, place),
+                group=incident.cause if place % 4 else "",
+                note="it needs an approval" if place % 3 == 0 else ODD_TEXTS[1],
+                host=f"n{place % 7}" if place % 5 else "",
+            )
+            for place, incident in enumerate(MANY)
+        ]
+        for place in range(0, 60, 6):
+            statuses[place] = replace(statuses[place], fingerprint="", title="")
+        await stores.incidents.add_incidents(list(zip(MANY, statuses, strict=True)))
+        await stores.jobs.refresh()
+        snoozed = frozenset({statuses[1].fingerprint, statuses[2].fingerprint})
+        for waits in (frozenset({one}) for one in WaitsFor):
+            for left_out in (frozenset[str](), snoozed):
+                query = IncidentQuery("alpha", waits=waits, not_fingerprints=left_out)
+                expected = [
+                    status
+                    for status in statuses
+                    if status.tenant == "alpha"
+                    and group_key_of(status).waits in waits
+                    and status.fingerprint not in left_out
+                ]
+                found = (await stores.incidents.find(query, limit=100)).statuses
+                assert sorted(stored.status.id for stored in found) == sorted(status.id for status in expected), query
+                for by in ("cause", "owner", "host"):
+                    counts = await stores.incidents.count(query, by=by)
+                    assert counts == Counter(getattr(status, by) for status in expected), (query, by)
+        everything = await stores.incidents.count(IncidentQuery(waits=frozenset(WaitsFor)), by="state")
+        assert everything == Counter(status.state.value for status in statuses)
 
     async def test_tallies(self, stores: Stores) -> None:
         await add(stores, *MANY)

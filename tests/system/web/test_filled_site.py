@@ -121,8 +121,10 @@ async def test_failures_are_counted_by_cause_owner_time_and_host(start: Start, f
         group = page.get_by_role("group", name=facet, exact=True)
         await hands.press(group.locator(f"[data-value={value}]"))
     yesterday = (datetime.now(UTC) - timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    asked = {"cause": "memory", "owner": "ada", "since": yesterday.isoformat(), "by": "host", "state": "held,waiting"}
-    counts = (await filled.login().get("/v1/incidents/counts", params=asked)).json()["counts"]
+    asked = {"cause": "memory", "owner": "ada", "since": yesterday.isoformat(), "view": "attention"}
+    inbox = filled.login()
+    counts = (await inbox.get("/v1/inbox/counts", params=asked)).json()["host"]
+    assert sum(counts.values()) == (await inbox.get("/v1/inbox", params=asked)).json()["count"]
     hosts = page.get_by_role("group", name="Host", exact=True).get_by_role("button")
     assert len(counts) >= 5
     # Which pilots took the jobs depends on how busy the machine is; the page has chips for ten hosts.

@@ -10,7 +10,7 @@ import structlog
 from forestay.adapters.opensearch.cluster import Cluster, to_json, version_of
 from forestay.adapters.opensearch.create_only import create
 from forestay.adapters.opensearch.queries import cursor_at, cursor_place, tally_from, tally_of
-from forestay.domain.exceptions.incidents.inbox import InboxTally, asks_approval
+from forestay.domain.exceptions.incidents.inbox import InboxTally, WaitCondition, asks_approval
 from forestay.domain.exceptions.incidents.incident import (
     MAX_DOCUMENT,
     Decision,
@@ -241,6 +241,8 @@ def _query(query: IncidentQuery) -> dict[str, Any]:
     filters: list[dict[str, Any]] = [{"term": {name: value}} for name, value in query.texts().items()]
     if query.states:
         filters.append({"terms": {"state": sorted(state.value for state in query.states)}})
+    if query.waits:
+        filters.append({"bool": {"should": [_waits(condition) for condition in query.wait_conditions()]}})
     if query.jobs:
         filters.append({"terms": {"job": sorted(query.jobs)}})
     if query.fingerprints:
@@ -252,4 +254,22 @@ def _query(query: IncidentQuery) -> dict[str, Any]:
         filters.append({"range": {"changed": {"gte": query.changed}}})
     if query.due is not None:
         filters.append({"range": {"due": {"lte": query.due}}})
+    if query.not_fingerprints:
+        filters.append(_but({"terms": {"fingerprint": sorted(query.not_fingerprints)}}))
     return {"bool": {"filter": filters}} if filters else {"match_all": {}}
+
+
+def _waits(condition: WaitCondition) -> dict[str, Any]:
+    filters: list[dict[str, Any]] = [{"terms": {"state": sorted(state.value for state in condition.states)}}]
+    if condition.approval is not None:
+        # A document of an earlier release has neither.
+        asked = {"term": {"second": True}}
+        filters.append(asked if condition.approval else _but(asked))
+    if condition.storm is not None:
+        alone = {"term": {"group": ""}}
+        filters.append(_but(alone) if condition.storm else alone)
+    return {"bool": {"filter": filters}}
+
+
+def _but(unwanted: dict[str, Any]) -> dict[str, Any]:
+    return {"bool": {"must_not": [unwanted]}}

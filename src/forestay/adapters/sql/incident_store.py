@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import orjson
 import structlog
-from sqlalchemy import ColumnElement, bindparam, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, bindparam, func, literal, or_, select, tuple_
 
 from forestay.adapters.sql.database import SqlDatabase
 from forestay.adapters.sql.errors import VENDOR_ERRORS, meaning, translated
 from forestay.adapters.sql.rows import TERM, Row, check_key, escaped, to_json, unescaped
 from forestay.adapters.sql.search import in_steps, read_cursor, tallied, write_cursor
 from forestay.adapters.sql.tables import STATUS_NUMBERS, STATUS_TAGS, STATUS_TEXT, papers, statuses
-from forestay.domain.exceptions.incidents.inbox import InboxTally, asks_approval
+from forestay.domain.exceptions.incidents.inbox import InboxTally, WaitCondition, asks_approval
 from forestay.domain.exceptions.incidents.incident import (
     MAX_DOCUMENT,
     Decision,
@@ -266,13 +266,18 @@ def _stored(version: int, document: bytes) -> StoredIncidentStatus:
 def _conditions(query: IncidentQuery) -> list[ColumnElement[bool]]:
     wanted: list[ColumnElement[bool]] = [statuses.c[name] == escaped(value) for name, value in query.texts().items()]
     if query.states:
-        # Spelt out in the statement: a database uses an index of some states only if it sees that no others are meant.
-        states = sorted(state.value for state in query.states)
-        wanted.append(statuses.c.state.in_(bindparam(None, states, expanding=True, literal_execute=True)))
+        wanted.append(_in_states(query.states))
+    if query.waits:
+        conditions = query.wait_conditions()
+        wanted.append(_in_states(frozenset().union(*(condition.states for condition in conditions))))
+        wanted.append(or_(*map(_waits, conditions)))
     if query.jobs:
         wanted.append(statuses.c.job.in_(sorted(escaped(job) for job in query.jobs)))
     if query.fingerprints:
         wanted.append(statuses.c.fingerprint.in_(sorted(escaped(name) for name in query.fingerprints)))
+    if query.not_fingerprints:
+        others = statuses.c.fingerprint.not_in(sorted(escaped(name) for name in query.not_fingerprints))
+        wanted.append(statuses.c.fingerprint.is_(None) | others)
     if query.since is not None:
         wanted.append(statuses.c.at >= query.since)
     if query.changed is not None:
@@ -282,6 +287,22 @@ def _conditions(query: IncidentQuery) -> list[ColumnElement[bool]]:
     if query.due is not None:
         wanted.append(statuses.c.due <= query.due)
     return wanted
+
+
+def _in_states(states: frozenset[IncidentState]) -> ColumnElement[bool]:
+    """Spelt out in the statement: a database uses an index of some states only if it sees that no others are meant."""
+    values = sorted(state.value for state in states)
+    return statuses.c.state.in_(bindparam(None, values, expanding=True, literal_execute=True))
+
+
+def _waits(condition: WaitCondition) -> ColumnElement[bool]:
+    wanted = [_in_states(condition.states)]
+    if condition.approval is not None:
+        # A row of an earlier release has neither.
+        wanted.append(statuses.c.second.is_(True) if condition.approval else statuses.c.second.is_not(True))
+    if condition.storm is not None:
+        wanted.append(statuses.c.group != "" if condition.storm else statuses.c.group == "")
+    return and_(*wanted)
 
 
 def _after(place: ColumnElement[Any], value: object, name: str, *, down: bool) -> ColumnElement[bool]:

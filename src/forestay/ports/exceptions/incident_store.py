@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from forestay.domain.exceptions.incidents.inbox import InboxTally
+from forestay.domain.exceptions.incidents.inbox import WAIT_CONDITIONS, InboxTally, WaitCondition, WaitsFor
 from forestay.domain.exceptions.incidents.incident import Decision, Incident, IncidentState, IncidentStatus, StepRecord
 from forestay.ports.errors import Permanent
 from forestay.ports.jobs.job_store import Version, WriteResult, steps_between
@@ -67,6 +67,10 @@ class IncidentQuery:
     """Incidents of one of these jobs."""
     fingerprints: frozenset[str] = frozenset()
     """Incidents with one of these fingerprints."""
+    not_fingerprints: frozenset[str] = frozenset()
+    """Incidents with none of these fingerprints."""
+    waits: frozenset[WaitsFor] = frozenset()
+    """Incidents that wait for one of these."""
     since: int | None = None
     """Incidents that happened at this time or later."""
     until: int | None = None
@@ -75,6 +79,10 @@ class IncidentQuery:
     """Incidents that are due by this time."""
     changed: int | None = None
     """Incidents whose status changed at this time or later."""
+
+    def wait_conditions(self) -> Sequence[WaitCondition]:
+        """One of these must be true; none: `waits` does not restrict."""
+        return [condition for condition in WAIT_CONDITIONS if condition.waits in self.waits]
 
     def texts(self) -> Mapping[str, str]:
         """The fields that must have exactly one value."""

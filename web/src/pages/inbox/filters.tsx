@@ -16,6 +16,12 @@ export interface Filter {
   since: Since | "";
 }
 
+/** What is listed: the part of the inbox, narrowed. */
+export interface Listed extends Filter {
+  view: "attention" | "approval" | "recovering" | "recovered";
+  snoozed: "hide" | "show";
+}
+
 const HOUR = 3_600_000;
 const MINUTE = 60_000;
 const AGO: Record<Exclude<Since, "yesterday">, number> = { hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
@@ -30,16 +36,16 @@ export function sinceTime(since: Since | ""): string {
   return new Date(now.getFullYear(), now.getMonth(), now.getDate() - 1).toISOString();
 }
 
-/** How many there are of each, whatever is chosen of it itself: so another one can be chosen. */
-function useCounts(by: "cause" | "owner" | "host", { state, filter }: { state: string; filter: Filter }): [string, number][] {
-  const asked = { cause: filter.cause, owner: filter.owner, host: filter.host, since: sinceTime(filter.since), [by]: "" };
+/** How many the list has of each, whatever is chosen of it itself: so another one can be chosen. */
+function useCounts({ cause, owner, host, since: from, view, snoozed }: Listed) {
+  const asked = { cause, owner, host, since: sinceTime(from), view, snoozed };
   const counts = useQuery({
-    queryKey: ["inbox", "counts", by, state, asked],
-    queryFn: () => told(api.GET("/v1/incidents/counts", { params: { query: { ...asked, by, state } } })),
+    queryKey: ["inbox", "counts", asked],
+    queryFn: () => told(api.GET("/v1/inbox/counts", { params: { query: asked } })),
     placeholderData: (before) => before,
     refetchInterval: 30_000,
   });
-  return Object.entries(counts.data?.counts ?? {}).filter(([value]) => value !== "");
+  return (by: "cause" | "owner" | "host") => Object.entries(counts.data?.[by] ?? {}).filter(([value]) => value !== "");
 }
 
 interface Given {
@@ -93,12 +99,13 @@ function Facet({ label, any, values, shown, chosen, choose, narrow }: Given) {
 }
 
 /** Narrows the list by cause, owner, host and time, and says how many failures there are of each. */
-export function Filters({ state, filter, ask, narrow }: { state: string; filter: Filter; ask(field: string, value: string | null): void; narrow: boolean }) {
+export function Filters({ filter, ask, narrow }: { filter: Listed; ask(field: string, value: string | null): void; narrow: boolean }) {
   const texts = useTexts();
   const cause = useCause();
-  const causes = useCounts("cause", { state, filter }).map(([value, count]) => ({ value, label: cause(value)[0], count }));
-  const owners = useCounts("owner", { state, filter }).map(([value, count]) => ({ value, label: visible(value), count }));
-  const hosts = useCounts("host", { state, filter }).map(([value, count]) => ({ value, label: visible(value), count }));
+  const counts = useCounts(filter);
+  const causes = counts("cause").map(([value, count]) => ({ value, label: cause(value)[0], count }));
+  const owners = counts("owner").map(([value, count]) => ({ value, label: visible(value), count }));
+  const hosts = counts("host").map(([value, count]) => ({ value, label: visible(value), count }));
   const times = SINCE.map((value) => ({ value, label: texts.inbox.sinces[value] }));
   const facets = {
     cause: <Facet label={texts.inbox.cause} any={texts.inbox.anyCause} values={causes} shown={SHOWN.cause} chosen={filter.cause} choose={(value) => ask("cause", value)} narrow={narrow} />,

@@ -17,7 +17,7 @@ import { Rows, type Column } from "../../parts/rows";
 import { useTexts } from "../../texts/texts";
 import { Approvals } from "../error/approvals";
 import { Questions, useQuestions } from "../runs/questions";
-import { Filters, SINCE, sinceTime, type Filter } from "./filters";
+import { Filters, SINCE, sinceTime, type Listed } from "./filters";
 
 const SHOWN = 100;
 const VIEWS = ["attention", "approval", "questions", "recovering", "recovered"] as const;
@@ -30,8 +30,6 @@ const KEYS = [
 /** As the server sorts them. */
 const DEAREST = [{ id: "core_hours", desc: true }];
 type View = (typeof VIEWS)[number];
-/** The states of what each view counts. */
-const STATES: Record<View, string> = { attention: "held,waiting", approval: "held", questions: "held", recovering: "open,acting,waiting", recovered: "complete" };
 
 /** The error in one line; of a group that was recorded before there were fingerprints why it waits. */
 const titleOf = (group: InboxGroup): string => group.title || group.note;
@@ -213,17 +211,21 @@ function Nothing() {
   return <FirstSteps title={texts.inbox.first} words={texts.inbox.firstWords} steps={texts.inbox.firstSteps} />;
 }
 
-interface Asked extends Filter {
-  view?: "recovering" | "recovered";
-  snoozed: "hide" | "show";
-}
-
 /** The dearest groups, narrowed by what is named; the server counts, and sends no more than is shown. Rows of another filter are not shown meanwhile. */
-function useGroups({ view, cause, owner, host, since: from, snoozed }: Asked) {
+function useGroups({ view, cause, owner, host, since: from, snoozed }: Listed) {
   const since = sinceTime(from);
   return useQuery({
     queryKey: ["inbox", view, cause, owner, host, since, snoozed],
     queryFn: () => told(api.GET("/v1/inbox", { params: { query: { view, cause, owner, host, since, snoozed, limit: SHOWN } } })),
+    refetchInterval: 30_000,
+  });
+}
+
+/** What waits for somebody in all, whatever is chosen. */
+function useWhole() {
+  return useQuery({
+    queryKey: ["inbox", "whole"],
+    queryFn: () => told(api.GET("/v1/inbox", { params: { query: { limit: 1 } } })),
     refetchInterval: 30_000,
   });
 }
@@ -279,7 +281,9 @@ export default function Inbox() {
   const [, navigate] = useLocation();
   const [search, setSearch] = useSearchParams();
   const view: View = VIEWS.find((one) => one === search.get("view")) ?? "attention";
-  const asked: Asked = {
+  const asks = view === "questions";
+  const asked: Listed = {
+    view: asks ? "attention" : view,
     cause: search.get("cause") ?? "",
     owner: search.get("owner") ?? "",
     host: search.get("host") ?? "",
@@ -293,17 +297,15 @@ export default function Inbox() {
       else after.delete(field);
       return after;
     });
-  // What waits is one answer for both of the first views.
-  const whole = useGroups({ cause: "", owner: "", host: "", since: "", snoozed: "hide" });
+  const whole = useWhole();
   const later = view === "recovering" || view === "recovered";
-  const inbox = useGroups({ ...asked, view: later ? view : undefined });
+  const inbox = useGroups(asked);
   const questions = useQuestions();
-  const asks = view === "questions";
-  const groups = (asks ? [] : (inbox.data?.groups ?? [])).filter((one) => later || (one.waits_for === "an approval") === (view === "approval"));
+  const groups = asks ? [] : (inbox.data?.groups ?? []);
   const lately = useHours(groups);
   const columns = useColumns(lately);
   const count = whole.data?.count ?? 0;
-  const approvals = whole.data?.groups.filter((one) => one.waits_for === "an approval").length ?? 0;
+  const approvals = whole.data?.approvals ?? 0;
   const numbers: Partial<Record<View, number>> = { attention: (whole.data?.many ?? 0) - approvals, approval: approvals, questions: questions.data?.questions.length ?? 0 };
   const hidden = useRef(0);
   if (asked.snoozed === "hide" && inbox.data !== undefined) hidden.current = inbox.data.snoozed;
@@ -344,7 +346,7 @@ export default function Inbox() {
         </Tabs.List>
         <Tabs.Panel value={view} pt="sm">
           <Stack gap="sm">
-            {!empty && view !== "approval" && !asks && <Filters state={STATES[view]} filter={asked} ask={ask} narrow={narrow} />}
+            {!empty && view !== "approval" && !asks && <Filters filter={asked} ask={ask} narrow={narrow} />}
             {view === "approval" && approvals > 0 && <Approvals focus />}
             {asks && <Questions focus />}
             <ProblemBox problem={inbox.error} />

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 
 from forestay.apps.server.exceptions.error_routes import RetryRecordOut, TriageOut, triage_public
 from forestay.apps.server.http.answers import Out, Time, errors
@@ -15,6 +15,7 @@ from forestay.apps.server.http.request_context import RequestContext, TheDesk, V
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.error_triage import QUIET
+from forestay.domain.exceptions.incidents.inbox import WaitsFor
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentState, as_judged
 from forestay.domain.exceptions.safeguards.safeguards import CORE_HOUR
 from forestay.formats.jobs.job_public import time_text
@@ -22,7 +23,7 @@ from forestay.formats.rules.incident_public import incident_public, status_publi
 from forestay.ports.errors import Permanent, PortError
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.flows.flow_engine import RunQuery
-from forestay.services.exceptions.inbox.inbox_reader import InboxView
+from forestay.services.exceptions.inbox.inbox_reader import FACETS, InboxFilter, InboxView
 from forestay.services.rules.retry_records import RetryRecords
 
 router = Router(prefix="/v1", tags=["incidents"])
@@ -68,6 +69,13 @@ class IncidentsOut(Out):
 
 class IncidentCountsOut(Out):
     counts: dict[str, int]
+
+
+class InboxCountsOut(Out):
+    cause: dict[str, int]
+    owner: dict[str, int]
+    host: dict[str, int]
+    """Failures whose host is unknown count under the empty value."""
 
 
 class DecisionOut(Out):
@@ -145,6 +153,8 @@ class InboxOut(Out):
     causes: list[str]
     """The causes of all groups, to choose from."""
     owners: list[str]
+    approvals: int
+    """The number of groups that need an approval."""
     snoozed: int
     """The number of snoozed groups, which are left out."""
     more: bool
@@ -204,10 +214,7 @@ async def find_incidents(
     return json_answer({"incidents": shown, "cursor": page.cursor})
 
 
-@router.get("/inbox", response_model=InboxOut, responses=errors())
-async def read_inbox(
-    context: TheDesk,
-    who: Viewer,
+def _inbox_filter(
     view: Annotated[
         InboxView | None, Query(description="What to look at; without it all that waits for somebody")
     ] = None,
@@ -217,11 +224,8 @@ async def read_inbox(
     host: Word = "",
     since: Since = "",
     snoozed: Annotated[Literal["hide", "show"], Query(description="Whether snoozed errors are listed")] = "hide",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
-) -> Response:
-    """Incidents that wait for a person, in groups by error; the most expensive first."""
-    reading = context.services.inbox.groups(
-        who.tenant,
+) -> InboxFilter:
+    return InboxFilter(
         view=view,
         owner=owner or None,
         cause=cause or None,
@@ -229,8 +233,21 @@ async def read_inbox(
         host=host or None,
         since=asked_time(since or None, "since"),
         snoozed=snoozed == "show",
-        most=limit,
     )
+
+
+WantedGroups = Annotated[InboxFilter, Depends(_inbox_filter)]
+
+
+@router.get("/inbox", response_model=InboxOut, responses=errors())
+async def read_inbox(
+    context: TheDesk,
+    who: Viewer,
+    wanted: WantedGroups,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of groups")] = 200,
+) -> Response:
+    """Incidents that wait for a person, in groups by error; the most expensive first."""
+    reading = context.services.inbox.groups(who.tenant, wanted, most=limit)
     inbox, held_runs = await asyncio.gather(reading, _held_runs(context, who.tenant))
     groups = [
         {
@@ -264,11 +281,19 @@ async def read_inbox(
         "many": len(inbox.all),
         "causes": sorted({group.place.cause for group in inbox.all})[:MOST_NAMED],
         "owners": sorted({owner for group in inbox.all for owner in group.owner_names})[:MOST_NAMED],
+        "approvals": sum(group.place.waits is WaitsFor.APPROVAL for group in inbox.all),
         "snoozed": inbox.snoozed,
         "more": inbox.more,
         "held_runs": held_runs,
     }
     return json_answer(body)
+
+
+@router.get("/inbox/counts", response_model=InboxCountsOut, responses=errors())
+async def count_inbox(context: TheDesk, who: Viewer, wanted: WantedGroups) -> Response:
+    """The number of failures that `GET /v1/inbox` would list for each other cause, owner and host, the most frequent first; in the view `recovered` of the thousand answered last."""
+    facets = await context.services.inbox.facets(who.tenant, wanted)
+    return json_answer({by: dict(facets[by]) for by in FACETS})
 
 
 @router.get("/incidents/counts", response_model=IncidentCountsOut, responses=errors(400))

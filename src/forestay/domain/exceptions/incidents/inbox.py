@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple
 
 from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState, IncidentStatus
@@ -33,6 +34,38 @@ class WaitsFor(StrEnum):
 
 
 SOMEBODY = frozenset({WaitsFor.PERSON, WaitsFor.APPROVAL, WaitsFor.CANARY, WaitsFor.GROUP})
+
+
+class WaitCondition(NamedTuple):
+    """Incidents in these states wait for it, if the rest is true of them too."""
+
+    waits: WaitsFor
+    states: frozenset[IncidentState]
+    approval: bool | None = None
+    """Whether an approval is requested; None: either."""
+    storm: bool | None = None
+    """Whether it is part of a storm; None: either."""
+
+
+WAIT_CONDITIONS = (
+    WaitCondition(WaitsFor.CANARY, frozenset({IncidentState.WAITING}), storm=True),
+    WaitCondition(WaitsFor.RECOVERY, frozenset({IncidentState.WAITING}), storm=False),
+    WaitCondition(WaitsFor.RECOVERY, frozenset({IncidentState.OPEN, IncidentState.ACTING})),
+    WaitCondition(WaitsFor.APPROVAL, frozenset({IncidentState.HELD}), approval=True),
+    WaitCondition(WaitsFor.GROUP, frozenset({IncidentState.HELD}), approval=False, storm=True),
+    WaitCondition(WaitsFor.PERSON, frozenset({IncidentState.HELD}), approval=False, storm=False),
+    WaitCondition(WaitsFor.NOBODY, CLOSED),
+)
+"""Exactly one is true of an incident. Stores search by them."""
+
+
+@cache
+def _waits_for(state: IncidentState, *, approval: bool, storm: bool) -> WaitsFor:
+    return next(
+        condition.waits
+        for condition in WAIT_CONDITIONS
+        if state in condition.states and condition.approval in (None, approval) and condition.storm in (None, storm)
+    )
 
 
 class InboxGroupKey(NamedTuple):
@@ -105,17 +138,11 @@ class InboxTally(NamedTuple):
     @property
     def place(self) -> InboxGroupKey:
         """The group in which they are shown."""
-        owner = "" if self.fingerprint else self.owner
-        if self.state is IncidentState.WAITING and self.group:
-            return InboxGroupKey(self.group, self.fingerprint, self.cause, "", WaitsFor.CANARY)
-        if self.state is not IncidentState.HELD:
-            waits = WaitsFor.NOBODY if self.state in CLOSED else WaitsFor.RECOVERY
-            return InboxGroupKey("", self.fingerprint, self.cause, owner, waits)
-        if self.second:
-            return InboxGroupKey("", self.fingerprint, self.cause, owner, WaitsFor.APPROVAL)
-        if self.group:
-            return InboxGroupKey(self.group, self.fingerprint, self.cause, "", WaitsFor.GROUP)
-        return InboxGroupKey("", self.fingerprint, self.cause, owner, WaitsFor.PERSON)
+        waits = _waits_for(self.state, approval=self.second, storm=bool(self.group))
+        group = self.group if waits in (WaitsFor.CANARY, WaitsFor.GROUP) else ""
+        return InboxGroupKey(
+            group, self.fingerprint, self.cause, "" if self.fingerprint or group else self.owner, waits
+        )
 
 
 def asks_approval(status: IncidentStatus) -> bool:

@@ -35,6 +35,15 @@ class ErrorTriages:
         triages = await self.get(tenant, last_seen)
         return frozenset(name for name, triage in triages.items() if triage.state_at(now, last_seen[name]) in QUIET)
 
+    async def snoozed(self, tenant: str) -> frozenset[str]:
+        """All errors that are snoozed now; as the store's searches have it."""
+        now, prefix = self.clock.now(), _name(tenant, "")
+        return frozenset(
+            stored.document.id.removeprefix(prefix)
+            for stored in await self.documents.find(KIND, tenant=tenant)
+            if _triage(stored).state_at(now, 0) is ErrorState.SNOOZED
+        )
+
     async def say(
         self,
         tenant: str,

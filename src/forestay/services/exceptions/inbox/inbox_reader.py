@@ -5,10 +5,11 @@ The store counts; only the oldest incident of each displayed group is read. The 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from forestay.domain.exceptions.incidents.error_triage import DAY, ErrorState, ErrorTriage
 from forestay.domain.exceptions.incidents.inbox import (
@@ -27,9 +28,6 @@ from forestay.services.exceptions.inbox.error_triages import UNTOUCHED, ErrorTri
 from forestay.services.exceptions.inbox.recovered_failures import RecoveredFailures
 from forestay.services.shared.coalescing_cache import CoalescingCache
 
-STATES = frozenset({IncidentState.HELD, IncidentState.WAITING})
-"""The states that wait for a person, or for the canary of a storm."""
-
 
 class InboxView(StrEnum):
     """The selected part of the inbox."""
@@ -41,23 +39,47 @@ class InboxView(StrEnum):
     """Answered in the last day, and their jobs succeeded: of the thousand answered last."""
 
 
-class _Shown(NamedTuple):
-    states: frozenset[IncidentState]
-    waits: frozenset[WaitsFor]
-
-
-_VIEWS = {
-    InboxView.ATTENTION: _Shown(STATES, SOMEBODY - {WaitsFor.APPROVAL}),
-    InboxView.APPROVAL: _Shown(frozenset({IncidentState.HELD}), frozenset({WaitsFor.APPROVAL})),
-    InboxView.RECOVERING: _Shown(
-        frozenset({IncidentState.OPEN, IncidentState.ACTING, IncidentState.WAITING}),
-        frozenset({WaitsFor.RECOVERY, WaitsFor.CANARY}),
-    ),
-    InboxView.RECOVERED: _Shown(frozenset({IncidentState.COMPLETE}), frozenset({WaitsFor.NOBODY})),
+_WAITS = {
+    None: SOMEBODY,
+    InboxView.ATTENTION: SOMEBODY - {WaitsFor.APPROVAL},
+    InboxView.APPROVAL: frozenset({WaitsFor.APPROVAL}),
+    InboxView.RECOVERING: frozenset({WaitsFor.RECOVERY, WaitsFor.CANARY}),
+    InboxView.RECOVERED: frozenset({WaitsFor.NOBODY}),
 }
-_EVERYTHING = _Shown(STATES, SOMEBODY)
+FACETS = ("cause", "owner", "host")
+"""The fields whose values are counted, to choose from."""
 
 
+@dataclass(frozen=True, slots=True)
+class InboxFilter:
+    """Selects groups; what is omitted does not restrict."""
+
+    view: InboxView | None = None
+    """None: all that waits for a person."""
+    owner: str | None = None
+    cause: str | None = None
+    fingerprint: str | None = None
+    host: str | None = None
+    since: int | None = None
+    snoozed: bool = False
+    """Snoozed groups too."""
+
+    def query(self, tenant: str, now: int) -> IncidentQuery:
+        recovered = self.view is InboxView.RECOVERED
+        return IncidentQuery(
+            tenant=tenant,
+            owner=self.owner,
+            cause=self.cause,
+            fingerprint=self.fingerprint,
+            host=self.host,
+            since=self.since,
+            states=frozenset({IncidentState.COMPLETE}) if recovered else frozenset(),
+            waits=_WAITS[self.view],
+            changed=now - DAY if recovered else None,
+        )
+
+
+EVERYTHING = InboxFilter()
 FRESH = 2.0
 """Seconds for which a count is cached."""
 
@@ -105,47 +127,47 @@ class InboxReader:
     async def _count(self, tenant: str) -> int:
         return sum(group.count for group in (await self.groups(tenant, most=0)).all)
 
-    async def groups(
-        self,
-        tenant: str,
-        *,
-        view: InboxView | None = None,
-        owner: str | None = None,
-        cause: str | None = None,
-        fingerprint: str | None = None,
-        host: str | None = None,
-        since: int | None = None,
-        snoozed: bool = False,
-        most: int,
-    ) -> Inbox:
-        """The most expensive groups of a view, or without a view of all that wait for a person; snoozed groups only on request."""
+    async def facets(self, tenant: str, wanted: InboxFilter) -> Mapping[str, Mapping[str, int]]:
+        """The number of failures in the groups, for each value of each of `FACETS` that could be chosen in place of the present one.
+
+        Counted by the conditions that `groups` selects by, so that a value's number is that of the list once it is chosen; in the view `recovered` as far as
+        so many were looked at.
+        """
         now = self.clock.now()
-        shown_states, waits_for = _VIEWS[view] if view is not None else _EVERYTHING
-        query = IncidentQuery(
-            tenant=tenant,
-            owner=owner,
-            cause=cause,
-            fingerprint=fingerprint,
-            host=host,
-            since=since,
-            states=shown_states,
-            changed=now - DAY if view is InboxView.RECOVERED else None,
-        )
-        if view is InboxView.RECOVERED:
+        snoozed = frozenset[str]() if wanted.snoozed else await self.triages.snoozed(tenant)
+        found: dict[IncidentQuery, Sequence[IncidentStatus]] = {}
+        facets: dict[str, Mapping[str, int]] = {}
+        for by in FACETS:
+            others: dict[str, Any] = {by: None}
+            query = replace(replace(wanted, **others).query(tenant, now), not_fingerprints=snoozed)
+            if wanted.view is not InboxView.RECOVERED:
+                facets[by] = await self.incidents.count(query, by=by)
+                continue
+            if query not in found:
+                found[query] = (await RecoveredFailures(self.incidents, self.store).find(query)).statuses
+            counts = Counter(str(getattr(status, by)) for status in found[query])
+            facets[by] = dict(sorted(counts.items(), key=lambda count: (-count[1], count[0])))
+        return facets
+
+    async def groups(self, tenant: str, wanted: InboxFilter = EVERYTHING, *, most: int) -> Inbox:
+        """The most expensive groups; snoozed ones only on request."""
+        now = self.clock.now()
+        query = wanted.query(tenant, now)
+        if wanted.view is InboxView.RECOVERED:
             recovered = await RecoveredFailures(self.incidents, self.store).find(query)
             inbox_tallies: Sequence[InboxTally] = [inbox_tally_of(status) for status in recovered.statuses]
             cut = not recovered.whole
         else:
             inbox_tallies = await self.incidents.inbox_tallies(query)
             cut = len(inbox_tallies) >= MAX_PILES
-        counted = grouped(inbox_tallies, waits_for)
+        counted = grouped(inbox_tallies, query.waits)
         triages = await self.triages.get(tenant, {group.place.fingerprint for group in counted})
 
         def waits(group: InboxGroup) -> bool:
             triage = triages.get(group.place.fingerprint, UNTOUCHED)
             return triage.state_at(now, group.newest) is ErrorState.SNOOZED
 
-        groups = counted if snoozed else [group for group in counted if not waits(group)]
+        groups = counted if wanted.snoozed else [group for group in counted if not waits(group)]
         shown = groups[:most]
         known = await self.incidents.get_statuses([group.oldest for group in shown]) if shown else {}
         oldest = {name: stored.status for name, stored in known.items()}

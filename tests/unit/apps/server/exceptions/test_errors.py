@@ -139,6 +139,54 @@ async def test_the_badge_the_inbox_and_the_overview_count_alike_without_what_is_
     assert (await olga.get("/v1/overview")).json()["waiting"] == 1
 
 
+async def test_filters_count_what_the_list_shows_for_each_value(server: RunningServer, tenant: str) -> None:
+    """In each view, without what is snoozed and what waits elsewhere."""
+    await _fail(server, tenant, ZERO, 2)
+    await _fail(server, tenant, ZERO, 1, owner="ben")
+    await _fail(server, tenant, INDEX, 1)
+    await _fail(server, tenant, "slurmstepd: error: Detected 1 oom_kill event\n", 1, owner="ben")
+    olga = server.person("operator", tenant=tenant, subject="olga")
+
+    async def listed() -> list[dict[str, Any]] | None:
+        inbox = (await olga.get("/v1/inbox")).json()
+        return inbox["groups"] if inbox["count"] == 5 else None
+
+    groups = await until(listed, "all failures to be listed")
+    zero = next(group["fingerprint"] for group in groups if group["title"].startswith("ZeroDivisionError"))
+    wish = {"fingerprint": zero, "owner": "ben", "do": "retry", "reach": "one", "reason": "recovered"}
+    assert (await olga.post("/v1/inbox/acts", json=wish)).status_code == 201
+    pilot = await ScriptedPilot.register(server, tenant)
+    await pilot.end(await pilot.claim_one())
+
+    async def recovered() -> bool:
+        return bool((await olga.get("/v1/inbox", params={"view": "recovered"})).json()["count"] == 1)
+
+    await until(recovered, "the one that was tried again to succeed")
+    index = next(group["fingerprint"] for group in groups if group["title"].startswith("IndexError"))
+    await olga.post(f"/v1/errors/{index}/triage", json={"act": "snooze", "seconds": 3600})
+
+    async def total(**asked: str) -> int:
+        return int((await olga.get("/v1/inbox", params=asked)).json()["count"])
+
+    async def alike() -> bool:
+        counts = (await olga.get("/v1/inbox/counts", params={"view": "attention"})).json()
+        return bool(sum(counts["cause"].values()) == 3)
+
+    await until(alike, "searches to know that the error is snoozed")
+    seen = 0
+    for view in ({}, *({"view": name} for name in ("attention", "approval", "recovering", "recovered"))):
+        for asked in (view, view | {"snoozed": "show"}, view | {"owner": "ben"}, view | {"cause": "code"}):
+            counts = (await olga.get("/v1/inbox/counts", params=asked)).json()
+            assert sorted(counts) == ["cause", "host", "owner"]
+            for by, values in counts.items():
+                assert sum(values.values()) == await total(**{name: text for name, text in asked.items() if name != by})
+                for value, many in values.items():
+                    if value:
+                        assert await total(**(asked | {by: value})) == many, (asked, by, value)
+                        seen += 1
+    assert seen > 30
+
+
 async def test_only_operators_of_the_tenant_say_something_and_it_must_make_sense(
     server: RunningServer, tenant: str
 ) -> None:
