@@ -22,7 +22,7 @@ from forestay.domain.jobs.job_document import JobDocument
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import Conflict, PortError
 from forestay.ports.jobs.job_store import Version, WriteResult
-from forestay.services.scheduling.candidate_buffers import Suspensions
+from forestay.services.scheduling.job_eligibility import Suspensions
 from forestay.services.shared.document_update import update_document, update_stored
 
 KIND = "flow-suspension"

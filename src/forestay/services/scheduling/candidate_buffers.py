@@ -12,26 +12,22 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from forestay.domain.jobs.claim import avoids, claimable
+from forestay.domain.jobs.claim import claimable
 from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
 from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, QueueLane, State, lane_named, lane_of
-from forestay.domain.jobs.requirements import REQUIRES
-from forestay.domain.jobs.resources import Resources, class_may_fit, fits
-from forestay.domain.pilots.lifetime import ends_in_time
-from forestay.domain.pilots.pilot import PilotClass
+from forestay.domain.jobs.resources import Resources, class_may_fit
 from forestay.domain.scheduling.failing_work import SlotTurn
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
 from forestay.services.scheduling.fair_shares import FairShares
+from forestay.services.scheduling.job_eligibility import JobEligibility
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.lane_buffer import LaneBuffer
-from forestay.services.scheduling.licence_seats import LicenceSeats
-from forestay.services.scheduling.quota_ledgers import QuotaLedgers
-from forestay.services.scheduling.requirement_matcher import RequirementMatcher
+from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.background_tasks import BackgroundTasks
 
 LEAST = 50
@@ -39,23 +35,16 @@ LEAST = 50
 
 
 class _Asking(NamedTuple):
-    """The pilot for which a candidate is sought."""
+    """One pass over the candidates for a pilot that asks for work."""
 
-    tenant: str
+    request: WorkRequest
     free: Resources
-    host: str
-    pilot: str
+    """What is left of its free resources."""
     foreign: bool
-    site: str = ""
     turns: Callable[[JobDocument], SlotTurn] | None = None
     """When each job may get a slot of the host; None: all of them now."""
     turn: SlotTurn = SlotTurn.NOW
     """The jobs that are given in this pass."""
-    runtimes: frozenset[str] | None = None
-    """The container runtimes of the pilot's machine; None: unknown."""
-    machine: PilotClass | None = None
-    owner: str = ""
-    """The one owner whose jobs it may have; empty: it may have those of all."""
 
     def gives(self, document: JobDocument) -> bool:
         return self.turns is None or self.turns(document) <= self.turn
@@ -96,18 +85,6 @@ class CandidateSignal:
         self._event.clear()
 
 
-class Suspensions(Protocol):
-    """Knows which jobs may not be claimed now, for a reason that is not in their document."""
-
-    def suspended(self, document: JobDocument) -> bool: ...
-
-
-class ImageRunners(Protocol):
-    """Knows which pilots can run a job's container image."""
-
-    def leaves(self, document: JobDocument, runtimes: frozenset[str] | None) -> bool: ...
-
-
 class CandidateBuffers:
     """The candidate buffers of one server."""
 
@@ -118,12 +95,8 @@ class CandidateBuffers:
         settings: ClaimSettings,
         tally: ClaimTally,
         signal: CandidateSignal,
+        eligibility: JobEligibility,
         match: JobMatcher | None = None,
-        suspensions: Suspensions | None = None,
-        containers: ImageRunners | None = None,
-        requirements: RequirementMatcher | None = None,
-        seats: LicenceSeats | None = None,
-        quotas: QuotaLedgers | None = None,
         shares: FairShares | None = None,
     ) -> None:
         self.store = store
@@ -131,13 +104,8 @@ class CandidateBuffers:
         self.settings = settings
         self.tally = tally
         self.signal = signal
-        self.suspensions = suspensions
-        self.containers = containers
-        self.seats = seats
-        self.quotas = quotas
+        self.eligibility = eligibility
         self.shares = shares
-        self.requirements = requirements
-        """Knows which pilots satisfy the requirements of jobs; None: jobs with requirements are not given."""
         self.match = match
         """Weighs the location of data; None: it is not considered."""
         self._data_first = 0
@@ -226,23 +194,6 @@ class CandidateBuffers:
                     self.match.offer(stored)
                 room[lane.tenant] -= 1
 
-    def suspended(self, document: JobDocument) -> bool:
-        if self.seats is not None and self.seats.exhausted(document):
-            return True
-        if self.quotas is not None and self.quotas.exhausted(document):
-            return True
-        return self.suspensions is not None and self.suspensions.suspended(document)
-
-    def _closed(self, lane: QueueLane) -> bool:
-        """Whether a quota keeps all jobs of a lane waiting: it is skipped, and its candidates are kept."""
-        return self.quotas is not None and self.quotas.closed(lane)
-
-    def satisfied(self, document: JobDocument, machine: PilotClass | None) -> bool:
-        """Whether a pilot satisfies the requirements of a job."""
-        if not document.extra or REQUIRES not in document.extra:
-            return True
-        return self.requirements is not None and self.requirements.satisfies(document, machine)
-
     def free(self, job: str) -> None:
         """Make a job available again."""
         self._taken.pop(job, None)
@@ -262,24 +213,18 @@ class CandidateBuffers:
 
     def next(
         self,
-        tenant: str,
+        request: WorkRequest,
         free: Resources,
         *,
         foreign: bool,
-        host: str = "",
-        pilot: str = "",
-        site: str = "",
         turns: Callable[[JobDocument], SlotTurn] | None = None,
-        runtimes: frozenset[str] | None = None,
-        machine: PilotClass | None = None,
-        owner: str = "",
     ) -> Stored | None:
-        """The best candidate: highest priority first, then data where the pilot runs, then our own slots, then the lane served longest ago."""
+        """The best candidate for what is left free: highest priority first, then data where the pilot runs, then our own slots, then the lane served longest ago."""
         match = self.match
-        if match is None or not match.tenants or not match.weighs(tenant):
+        if match is None or not match.tenants or not match.weighs(request.queue):
             match = None
         for turn in (SlotTurn.NOW,) if turns is None else (SlotTurn.NOW, SlotTurn.AFTER_OTHERS):
-            asking = _Asking(tenant, free, host, pilot, foreign, site, turns, turn, runtimes, machine, owner)
+            asking = _Asking(request, free, foreign, turns, turn)
             stored = self._next(asking, match, last=match is None)
             if stored is None and match is not None:
                 # There is nothing else for this pilot: it is better to run jobs kept for busy pilots than to keep them.
@@ -290,23 +235,24 @@ class CandidateBuffers:
         return None
 
     def _next(self, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
-        tenant, free, foreign = asking.tenant, asking.free, asking.foreign
+        request, free, foreign = asking.request, asking.free, asking.foreign
+        queue = request.queue
         awaited = -HIGHEST_PRIORITY - 1
         fed: list[tuple[int, bool, int, LaneBuffer]] = []
         for buffer in self._buffers.values():
             lane = buffer.lane
-            if lane.tenant != tenant or (buffer.foreign and not foreign) or not (buffer.jobs or buffer.reading):
+            if lane.tenant != queue or (buffer.foreign and not foreign) or not (buffer.jobs or buffer.reading):
                 continue
-            if asking.owner and lane.owner != asking.owner:
+            if request.owner and lane.owner != request.owner:
                 continue
-            if not class_may_fit(lane.resource_class, free) or self._closed(lane):
+            if not class_may_fit(lane.resource_class, free) or self.eligibility.closed(lane):
                 continue
             if buffer.jobs:
                 fed.append((-lane.priority, buffer.foreign, buffer.served, buffer))
             elif not buffer.foreign:
                 awaited = max(awaited, lane.priority)
         if self.shares is not None and self.shares.active:
-            fed = self._by_share(tenant, fed)
+            fed = self._by_share(queue, fed)
         while fed:
             best = min(fed, key=_urgency)
             buffer = best[3]
@@ -353,34 +299,19 @@ class CandidateBuffers:
             [best] if turn else sorted((other_lane for other_lane in fed if other_lane[0] == best[0]), key=_urgency)
         ):
             buffer = lane[3]
-            stored = match.near(str(buffer.lane), asking.tenant, asking.pilot, fit)
+            stored = match.near(str(buffer.lane), asking.request.queue, asking.request.pilot, fit)
             if stored is not None:
                 self._data_first = 0 if lane is best else self._data_first + 1
                 self._taken[stored.document.id] = self.clock.monotonic()
                 buffer.granted.add(stored.document.id)
-                match.given(stored.document, asking.pilot, near=True)
+                match.given(stored.document, asking.request.pilot, near=True)
                 self._serve(buffer)
                 return stored
         self._data_first = 0
         return None
 
     def _may_have(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
-        free = asking.free
-        if not claimable(document, wall) or (document.extra and self._not_for(document, asking, wall)):
-            return False
-        return (
-            asking.gives(document)
-            and not self.suspended(document)
-            and fits(document.resources, free)
-            and ends_in_time(document, free.wall)
-            and self.satisfied(document, asking.machine)
-        )
-
-    def _not_for(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
-        """Whether the job avoids the pilot's host or site, or is left to pilots that can run its image."""
-        if avoids(document, asking.host, wall, asking.site):
-            return True
-        return self.containers is not None and self.containers.leaves(document, asking.runtimes)
+        return self.eligibility.may_have(document, asking.request, asking.free, wall) and asking.gives(document)
 
     def has_none_for(self, tenant: str, free: Resources, owner: str = "") -> bool:
         """Whether nothing is queued that someone with so much free, perhaps of one owner, should get before a job that comes now.
@@ -393,7 +324,12 @@ class CandidateBuffers:
         for buffer in self._buffers.values():
             more = buffer.jobs or buffer.reading or (buffer.ended_at is None and not buffer.foreign)
             mine = buffer.lane.tenant == tenant and (not owner or buffer.lane.owner == owner)
-            if more and mine and class_may_fit(buffer.lane.resource_class, free) and not self._closed(buffer.lane):
+            if (
+                more
+                and mine
+                and class_may_fit(buffer.lane.resource_class, free)
+                and not self.eligibility.closed(buffer.lane)
+            ):
                 return False
         return True
 
@@ -402,11 +338,11 @@ class CandidateBuffers:
         return any(
             buffer.jobs and buffer.lane.tenant == tenant and class_may_fit(buffer.lane.resource_class, free)
             for buffer in self._buffers.values()
-            if not buffer.foreign and not self._closed(buffer.lane)
+            if not buffer.foreign and not self.eligibility.closed(buffer.lane)
         )
 
     def _take(self, buffer: LaneBuffer, asking: _Asking, match: JobMatcher | None, *, last: bool) -> Stored | None:
-        free, pilot = asking.free, asking.pilot
+        pilot = asking.request.pilot
         wall = self.clock.now()
         for _ in range(min(self.settings.look, len(buffer.jobs))):
             stored = buffer.jobs.popleft()
@@ -416,15 +352,8 @@ class CandidateBuffers:
                 continue
             if document.id in self._taken or not claimable(document, wall):
                 continue
-            avoided = bool(document.extra) and self._not_for(document, asking, wall)
-            if (
-                not avoided
-                and asking.gives(document)
-                and not self.suspended(document)
-                and fits(document.resources, free)
-                and ends_in_time(document, free.wall)
-                and self.satisfied(document, asking.machine)
-                and (match is None or not match.held_back(document, pilot, last=last))
+            if self._may_have(document, asking, wall) and (
+                match is None or not match.held_back(document, pilot, last=last)
             ):
                 self._taken[document.id] = self.clock.monotonic()
                 buffer.unfit = 0
@@ -452,7 +381,7 @@ class CandidateBuffers:
         fed = {
             buffer.lane.tenant
             for buffer in self._buffers.values()
-            if (buffer.jobs or buffer.ended_at is None) and not self._closed(buffer.lane)
+            if (buffer.jobs or buffer.ended_at is None) and not self.eligibility.closed(buffer.lane)
         }
         # Also while all pilots are served: an unknown lane may be more urgent than the known ones.
         # Soon if a job was given that is given only when no other job waits: there may be another by now.

@@ -14,28 +14,27 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from forestay.domain.jobs.claim import claim, claimable, pilot_deaths
-from forestay.domain.jobs.claim_access import may_have
 from forestay.domain.jobs.job_document import JobDocument, State, downstream_of, queue_named, rank
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.requirements import LICENCES
-from forestay.domain.jobs.resources import Resources, fits, less
-from forestay.domain.pilots.lifetime import ends_in_time
-from forestay.domain.pilots.pilot import PilotClass
+from forestay.domain.jobs.resources import Resources, less
 from forestay.domain.scheduling.failing_work import SlotTurn
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.jobs.claim_releaser import release_write
 from forestay.services.jobs.first_claims import FirstClaimer, FirstClaims
 from forestay.services.jobs.job_submitter import NewJobListener
-from forestay.services.scheduling.candidate_buffers import CandidateBuffers, CandidateSignal, Suspensions
+from forestay.services.scheduling.candidate_buffers import CandidateBuffers, CandidateSignal
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
 from forestay.services.scheduling.container_fleet import ContainerFleet
 from forestay.services.scheduling.fair_shares import FairShares
 from forestay.services.scheduling.host_health_tracker import HostHealthTracker
+from forestay.services.scheduling.job_eligibility import JobEligibility, Suspensions
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
 from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
+from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, WriteListener, Writer
 
@@ -47,27 +46,12 @@ BUSY = 0.05
 
 
 @dataclass(slots=True, eq=False)
-class ClaimRequest:
-    """A pilot that waits for work."""
+class WaitingRequest:
+    """A pilot's request for work that waits for its answer."""
 
-    pilot: str
-    host: str
-    tenant: str
-    free: Resources
-    most: int
-    batch: int
-    site: str
-    slots: int
+    request: WorkRequest
     since: float
     answer: asyncio.Future[list[Stored]]
-    queue: str
-    """The queue of the jobs that it may claim."""
-    runtimes: frozenset[str] | None = None
-    """The container runtimes of its machine; None: not reported."""
-    machine: PilotClass | None = None
-    """What it says of itself."""
-    owner: str = ""
-    """The one owner whose jobs it may have; empty: it may have those of all."""
     busy: bool = False
 
 
@@ -101,16 +85,16 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         self.tally = ClaimTally()
         self.signal = signal or CandidateSignal()
         self.containers = containers
+        self.eligibility = JobEligibility(suspensions, containers, requirements, seats, quotas)
         self.buffers = CandidateBuffers(
-            store, clock, self.settings, self.tally, self.signal, match, suspensions, containers, requirements, seats,
-            quotas, shares,
-        )  # fmt: skip
+            store, clock, self.settings, self.tally, self.signal, self.eligibility, match, shares
+        )
         self.seats = seats
         self.quotas = quotas
         self.shares = shares
         self.match = match
         self.hosts = hosts
-        self._waiting: list[ClaimRequest] = []
+        self._waiting: list[WaitingRequest] = []
         self._flying = 0
         self._took_off = -1e9
         self._background = BackgroundTasks()
@@ -119,11 +103,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     # -- requests of pilots ------------------------------------------------------------------------------------
 
-    async def claim(
-        self, *, pilot: str, host: str, tenant: str, free: Resources, most: int, wait: float, batch: int = 1,
-        site: str = "", slots: int = 1, downstream: str = "", runtimes: frozenset[str] | None = None,
-        machine: PilotClass | None = None, owner: str = "",
-    ) -> list[Stored]:  # fmt: skip
+    async def claim(self, request: WorkRequest, *, wait: float) -> list[Stored]:
         """Wait, at most `wait` seconds, for jobs that fit; the result may be empty. If cancelled, claims already given are returned.
 
         What is given fits into what is free all at once; with a batch, so often over, one after another. Jobs that are meant for a
@@ -131,34 +111,30 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         """
         loop = asyncio.get_running_loop()
         # A pilot that asks often and briefly has waited since its first unsuccessful request, not since its last.
-        since = self._hungry.setdefault(pilot, self.clock.monotonic())
+        since = self._hungry.setdefault(request.pilot, self.clock.monotonic())
         if len(self._hungry) > REMEMBERED_PILOTS:
             self._hungry.popitem(last=False)
-        queue = queue_named(tenant, downstream)
         answer: asyncio.Future[list[Stored]] = loop.create_future()
-        request = ClaimRequest(
-            pilot, host, tenant, free, most, batch, site, slots, since, answer, queue, runtimes, machine, owner
-        )
-        if (match := self._matcher) is not None and not downstream:
-            match.asks(pilot, tenant, host, site, slots, most)
-        self._waiting.append(request)
+        waiter = WaitingRequest(request, since, answer)
+        if (match := self._matcher) is not None and not request.downstream:
+            match.asks(request.pilot, request.tenant, request.host, request.site, request.slots, request.most)
+        self._waiting.append(waiter)
         self.signal.wake()
         try:
-            done, _ = await asyncio.wait({request.answer}, timeout=wait)
-            while not done and request.busy:  # its claims are being written: they must not be lost
-                done, _ = await asyncio.wait({request.answer}, timeout=wait)
-            return request.answer.result() if done else []
+            done, _ = await asyncio.wait({waiter.answer}, timeout=wait)
+            while not done and waiter.busy:  # its claims are being written: they must not be lost
+                done, _ = await asyncio.wait({waiter.answer}, timeout=wait)
+            return waiter.answer.result() if done else []
         except asyncio.CancelledError:
-            answer = request.answer
             if answer.done() and not answer.cancelled() and answer.exception() is None:
                 # Granted at the moment when the caller went away.
                 self._background.begin(self._give_back(answer.result()))
             raise
         finally:
-            if not request.answer.done():
-                request.answer.cancel()
-            if request in self._waiting:
-                self._waiting.remove(request)
+            if not waiter.answer.done():
+                waiter.answer.cancel()
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
 
     def give_back(self, jobs: Sequence[Stored]) -> None:
         """Release claims that were given to a pilot which will not hear of them."""
@@ -171,10 +147,10 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     def dismiss(self) -> None:
         """Answer all waiting requests with nothing, because the server stops. Claims being written are still handed over."""
-        for request in [claim_request for claim_request in self._waiting if not claim_request.busy]:
-            self._waiting.remove(request)
-            if not request.answer.done():
-                request.answer.set_result([])
+        for waiter in [waiter for waiter in self._waiting if not waiter.busy]:
+            self._waiting.remove(waiter)
+            if not waiter.answer.done():
+                waiter.answer.set_result([])
 
     @property
     def _matcher(self) -> JobMatcher | None:
@@ -192,85 +168,80 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
     def created(self, jobs: Sequence[Stored]) -> None:
         """Called for jobs that were just written here: a waiting pilot gets them without a search."""
         room: dict[str, int] = {}
-        for request in self._waiting:
-            if not request.busy:
-                room[request.queue] = room.get(request.queue, 0) + request.most
+        for waiter in self._waiting:
+            if not waiter.busy:
+                room[waiter.request.queue] = room.get(waiter.request.queue, 0) + waiter.request.most
         self.buffers.offer([job for job in jobs if job.document.state is State.AVAILABLE], room)
         if room:
             self.signal.wake()
 
-    def claim_first(self, documents: Sequence[JobDocument]) -> FirstClaims[ClaimRequest] | None:
+    def claim_first(self, documents: Sequence[JobDocument]) -> FirstClaims[WaitingRequest] | None:
         """Give jobs that are about to be created to pilots that wait here, in the write that creates them.
 
         Only to pilots that would get nothing else: queued jobs go first. The requests are busy until the claims are closed.
         """
-        waiting = [request for request in self._waiting if not request.busy and not request.answer.done()]
+        waiting = [waiter for waiter in self._waiting if not waiter.busy and not waiter.answer.done()]
         if not waiting:
             return None
         now = self.clock.now()
-        suspended = self.buffers.suspended
         match = self._matcher
         concerns = match.concerns if match is not None else None
         quotas = self.quotas if self.quotas is not None and not self.quotas.idle else None
         fresh = [
             document
             for document in documents
-            if claimable(document, now)
+            if self.eligibility.available(document, now)
             and LICENCES not in document.extra
             and (quotas is None or not quotas.applies(document))
-            and not suspended(document)
             and (concerns is None or not concerns(document))
         ]
         fresh.sort(key=rank)
-        granted: dict[str, tuple[ClaimRequest, JobDocument]] = {}
-        for request in waiting:
+        granted: dict[str, tuple[WaitingRequest, JobDocument]] = {}
+        for waiter in waiting:
             if not fresh or len(granted) >= self.settings.bulk:
                 break
             most = self.settings.bulk - len(granted)
             if self.hosts is not None:
-                most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
-            if most and self.buffers.has_none_for(request.queue, request.free, request.owner):
-                turns = self.hosts.turns(request.tenant, request.host) if self.hosts is not None else None
-                for document in self._pick(request, most, self._fresh_for(request, fresh, turns)):
-                    claimed = self._claimed(request, document, now)
+                most = min(most, self.hosts.allowance(waiter.request.tenant, waiter.request.host, waiter.request.most))
+            if most and self.buffers.has_none_for(waiter.request.queue, waiter.request.free, waiter.request.owner):
+                turns = self.hosts.turns(waiter.request.tenant, waiter.request.host) if self.hosts is not None else None
+                for document in self._pick(waiter, most, self._fresh_for(waiter.request, fresh, now, turns)):
+                    claimed = self._claimed(waiter, document, now)
                     if isinstance(claimed, JobDocument):
-                        granted[document.id] = request, claimed
-                        request.busy = True
+                        granted[document.id] = waiter, claimed
+                        waiter.busy = True
                         if self.hosts is not None:
-                            self.hosts.given(request.tenant, request.host, [document])
+                            self.hosts.given(waiter.request.tenant, waiter.request.host, [document])
         return FirstClaims(granted, self._close) if granted else None
 
     def _fresh_for(
-        self, request: ClaimRequest, fresh: list[JobDocument], turns: Callable[[JobDocument], SlotTurn] | None
+        self,
+        request: WorkRequest,
+        fresh: list[JobDocument],
+        now: int,
+        turns: Callable[[JobDocument], SlotTurn] | None,
     ) -> Callable[[Resources], JobDocument | None]:
         def next_fresh(free: Resources) -> JobDocument | None:
             for place, document in enumerate(fresh[: self.settings.look]):
                 if (
                     queue_named(document.tenant, downstream_of(document)) == request.queue
-                    and may_have(document, request.owner)
-                    and fits(document.resources, free)
-                    and ends_in_time(document, free.wall)
-                    and self.buffers.satisfied(document, request.machine)
+                    and self.eligibility.may_have(document, request, free, now)
                     and (turns is None or turns(document) is SlotTurn.NOW)
-                    and not (document.extra and self._leaves(document, request.runtimes))
                 ):
                     return fresh.pop(place)
             return None
 
         return next_fresh
 
-    def _leaves(self, document: JobDocument, runtimes: frozenset[str] | None) -> bool:
-        return self.containers is not None and self.containers.leaves(document, runtimes)
-
-    def _close(self, claims: FirstClaims[ClaimRequest]) -> None:
+    def _close(self, claims: FirstClaims[WaitingRequest]) -> None:
         status = claims.status
         self.tally.first += len(status)
         self.tally.lost += len(claims.claims) - len(status)
-        for request in {id(request): request for request, _ in claims.claims.values()}.values():
-            request.busy = False
+        for waiter in {id(waiter): waiter for waiter, _ in claims.claims.values()}.values():
+            waiter.busy = False
             # In the order in which they were picked: a pilot may run them one after the other.
-            mine = [job for job, (whose, _) in claims.claims.items() if whose is request]
-            self._answer(request, [status[job] for job in mine if job in status])
+            mine = [job for job, (whose, _) in claims.claims.items() if whose is waiter]
+            self._answer(waiter, [status[job] for job in mine if job in status])
         if claims.strays:
             self._background.begin(self._give_back(claims.strays))
         self.signal.wake()
@@ -312,30 +283,30 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             return False
         if self.clock.monotonic() - self._took_off >= self.settings.idle:
             return True
-        return 2 * sum(request.most for request in self._waiting if not request.busy) >= self.settings.bulk
+        return 2 * sum(waiter.request.most for waiter in self._waiting if not waiter.busy) >= self.settings.bulk
 
     def _serve(self) -> None:
         now = self.clock.monotonic()
         if (match := self._matcher) is not None:
             match.tick()
-        batch: list[tuple[ClaimRequest, Stored]] = []
-        unmet: list[ClaimRequest] = []
-        for request in self._waiting:
-            if request.busy or request.answer.done():
+        batch: list[tuple[WaitingRequest, Stored]] = []
+        unmet: list[WaitingRequest] = []
+        for waiter in self._waiting:
+            if waiter.busy or waiter.answer.done():
                 continue
             most = self.settings.bulk - len(batch)
             if self.hosts is not None:
-                most = min(most, self.hosts.allowance(request.tenant, request.host, request.most))
+                most = min(most, self.hosts.allowance(waiter.request.tenant, waiter.request.host, waiter.request.most))
                 if not most:
                     continue  # its host is closed
-            picked = self._pick(request, most, self._queued_for(request, now))
+            picked = self._pick(waiter, most, self._queued_for(waiter, now))
             if picked:
                 if self.hosts is not None:
-                    self.hosts.given(request.tenant, request.host, [stored.document for stored in picked])
-                request.busy = True
-                batch += [(request, stored) for stored in picked]
+                    self.hosts.given(waiter.request.tenant, waiter.request.host, [stored.document for stored in picked])
+                waiter.busy = True
+                batch += [(waiter, stored) for stored in picked]
             else:
-                unmet.append(request)
+                unmet.append(waiter)
             if len(batch) >= self.settings.bulk:
                 break  # later requests do not count as unmet: they were not tried
         if batch:
@@ -344,18 +315,18 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             self._background.begin(self._commit(batch))
         self.buffers.refill(
             now,
-            waiting={request.queue for request in self._waiting},
-            unmet={request.queue for request in unmet},
-            hunger=max((now - request.since for request in unmet), default=0.0),
+            waiting={waiter.request.queue for waiter in self._waiting},
+            unmet={waiter.request.queue for waiter in unmet},
+            hunger=max((now - waiter.since for waiter in unmet), default=0.0),
         )
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
-    def _pick(self, request: ClaimRequest, most: int, take: Callable[[Resources], Picked | None]) -> list[Picked]:
+    def _pick(self, waiter: WaitingRequest, most: int, take: Callable[[Resources], Picked | None]) -> list[Picked]:
         picked: list[Picked] = []
-        most = min(most, request.most)
-        for _ in range(request.batch):
-            free = request.free
+        most = min(most, waiter.request.most)
+        for _ in range(waiter.request.batch):
+            free = waiter.request.free
             before = len(picked)
             while len(picked) < most and (candidate := take(free)):
                 picked.append(candidate)
@@ -364,16 +335,13 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                 break
         return picked
 
-    def _queued_for(self, request: ClaimRequest, now: float) -> Callable[[Resources], Stored | None]:
-        foreign = now - request.since >= self.settings.foreign_after
-        turns = self.hosts.turns(request.tenant, request.host) if self.hosts is not None else None
+    def _queued_for(self, waiter: WaitingRequest, now: float) -> Callable[[Resources], Stored | None]:
+        foreign = now - waiter.since >= self.settings.foreign_after
+        turns = self.hosts.turns(waiter.request.tenant, waiter.request.host) if self.hosts is not None else None
 
         def next_queued(free: Resources) -> Stored | None:
             nonlocal turns
-            stored = self.buffers.next(
-                request.queue, free, foreign=foreign, host=request.host, pilot=request.pilot, site=request.site,
-                turns=turns, runtimes=request.runtimes, machine=request.machine, owner=request.owner,
-            )  # fmt: skip
+            stored = self.buffers.next(waiter.request, free, foreign=foreign, turns=turns)
             if stored is not None and pilot_deaths(stored.document):
                 turns = _unless_suspect(turns)
             if stored is not None:
@@ -390,13 +358,13 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     # -- writing -----------------------------------------------------------------------------------------------
 
-    async def _commit(self, batch: Sequence[tuple[ClaimRequest, Stored]]) -> None:
+    async def _commit(self, batch: Sequence[tuple[WaitingRequest, Stored]]) -> None:
         try:
             names = [self.ids.claim() for _ in batch]
             seated = await self._seated(batch, names)
             writes = [
-                self._proposed(request, stored, name)
-                for (request, stored), name in zip(batch, names, strict=True)
+                self._proposed(waiter, stored, name)
+                for (waiter, stored), name in zip(batch, names, strict=True)
                 if name in seated
             ]
             self.tally.bulks += 1
@@ -404,10 +372,10 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                 zip([name for name in names if name in seated], await self.writer.write(writes), strict=True)
             )
             granted: dict[int, list[Stored]] = {}
-            for (request, stored), name in zip(batch, names, strict=True):
+            for (waiter, stored), name in zip(batch, names, strict=True):
                 answer = answers.get(name)
                 if isinstance(answer, WriteApplied):
-                    granted.setdefault(id(request), []).append(answer.stored)
+                    granted.setdefault(id(waiter), []).append(answer.stored)
                 else:
                     self.tally.lost += 1
                     if answer is None:
@@ -416,43 +384,43 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
                         self._abandon(name, stored.document)
                     if self.match is not None:
                         self.match.ended(stored.document.tenant, stored.document.id)
-            for request in {id(request): request for request, _ in batch}.values():
-                self._answer(request, granted.get(id(request), []))
+            for waiter in {id(waiter): waiter for waiter, _ in batch}.values():
+                self._answer(waiter, granted.get(id(waiter), []))
         except Exception as error:  # a bug must not leave the requests waiting
-            for request, _ in batch:
-                if not request.answer.done():
-                    request.answer.set_exception(error)
+            for waiter, _ in batch:
+                if not waiter.answer.done():
+                    waiter.answer.set_exception(error)
         finally:
-            for request, _ in batch:
-                request.busy = False
+            for waiter, _ in batch:
+                waiter.busy = False
             self._flying -= 1
             self.signal.wake()
 
-    def _answer(self, request: ClaimRequest, jobs: list[Stored]) -> None:
+    def _answer(self, waiter: WaitingRequest, jobs: list[Stored]) -> None:
         """Hand over the claims written for a request."""
         self.tally.granted += len(jobs)
         if not jobs:
             return
-        if request.answer.done():  # its caller went away meanwhile: no pilot knows of these claims
+        if waiter.answer.done():  # its caller went away meanwhile: no pilot knows of these claims
             self._background.begin(self._give_back(jobs))
             return
-        self._waiting.remove(request)
-        self._hungry.pop(request.pilot, None)
+        self._waiting.remove(waiter)
+        self._hungry.pop(waiter.request.pilot, None)
         if (match := self._matcher) is not None:
-            match.answered(request.pilot, request.tenant)
-        request.answer.set_result(jobs)
+            match.answered(waiter.request.pilot, waiter.request.tenant)
+        waiter.answer.set_result(jobs)
 
-    def _claimed(self, request: ClaimRequest, document: JobDocument, now: int) -> JobDocument | TransitionRefused:
+    def _claimed(self, waiter: WaitingRequest, document: JobDocument, now: int) -> JobDocument | TransitionRefused:
         return claim(
             document,
             claim_id=self.ids.claim(),
-            pilot=request.pilot,
-            host=request.host,
+            pilot=waiter.request.pilot,
+            host=waiter.request.host,
             now=now,
-            owner=request.owner,
+            owner=waiter.request.owner,
         )
 
-    async def _seated(self, batch: Sequence[tuple[ClaimRequest, Stored]], names: Sequence[str]) -> Container[str]:
+    async def _seated(self, batch: Sequence[tuple[WaitingRequest, Stored]], names: Sequence[str]) -> Container[str]:
         """The claims that may be written: jobs that need a seat must have got one."""
         granted = await self._with_licences(batch, names)
         if self.quotas is None or self.quotas.idle:
@@ -471,7 +439,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         return entered
 
     async def _with_licences(
-        self, batch: Sequence[tuple[ClaimRequest, Stored]], names: Sequence[str]
+        self, batch: Sequence[tuple[WaitingRequest, Stored]], names: Sequence[str]
     ) -> Container[str]:
         wanted = [
             WantedSeats(name, stored.document)
@@ -497,11 +465,18 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
         if self.quotas is not None and not self.quotas.idle:
             self.quotas.abandon(name, document)
 
-    def _proposed(self, request: ClaimRequest, stored: Stored, name: str) -> ProposedWrite:
+    def _proposed(self, waiter: WaitingRequest, stored: Stored, name: str) -> ProposedWrite:
         now = self.clock.now()
 
         def decide(document: JobDocument) -> JobDocument | TransitionRefused:
-            return claim(document, claim_id=name, pilot=request.pilot, host=request.host, now=now, owner=request.owner)
+            return claim(
+                document,
+                claim_id=name,
+                pilot=waiter.request.pilot,
+                host=waiter.request.host,
+                now=now,
+                owner=waiter.request.owner,
+            )
 
         def already_applied(document: JobDocument) -> bool:
             return document.claim is not None and document.claim.id == name

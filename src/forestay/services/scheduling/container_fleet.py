@@ -15,7 +15,8 @@ from forestay.domain.pilots.pilot import PilotState, carries, runtimes_of
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.pilots.pilot_store import PilotStore
-from forestay.services.scheduling.candidate_buffers import CandidateSignal, ImageRunners
+from forestay.services.scheduling.candidate_buffers import CandidateSignal
+from forestay.services.scheduling.job_eligibility import ImageRunners
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.recent import Recent
 

@@ -21,6 +21,7 @@ from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.container_fleet import ContainerFleet
+from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 
@@ -56,7 +57,9 @@ async def desk_with(
 async def take(desk: ClaimDispatcher, name: str, runtimes: list[str] | None, *, wait: float = 20.0) -> list[str]:
     known = None if runtimes is None else frozenset(runtimes)
     free = Resources(cpus=1)
-    granted = await desk.claim(pilot=name, host=name, tenant="t", free=free, most=1, wait=wait, runtimes=known)
+    granted = await desk.claim(
+        WorkRequest(pilot=name, host=name, tenant="t", free=free, most=1, runtimes=known), wait=wait
+    )
     return [stored.document.id for stored in granted]
 
 

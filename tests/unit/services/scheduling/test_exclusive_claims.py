@@ -25,6 +25,7 @@ from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
 from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
+from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite
 
 
@@ -48,7 +49,8 @@ class Desk(NamedTuple):
     async def take(self, os: str = "el9", wait: float = 20.0) -> list[JobDocument]:
         pilot = machine(os)
         got = await self.claims.claim(
-            pilot=pilot.id, host="h", tenant="t", free=Resources(), most=1, wait=wait, machine=pilot_class(pilot)
+            WorkRequest(pilot=pilot.id, host="h", tenant="t", free=Resources(), most=1, machine=pilot_class(pilot)),
+            wait=wait,
         )
         return [stored.document for stored in got]
 

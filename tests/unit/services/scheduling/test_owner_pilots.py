@@ -18,6 +18,7 @@ from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.submission import Submission
 from forestay.ports.jobs.job_store import Stored
+from forestay.services.scheduling.work_request import WorkRequest
 
 OWNERS = ["ann", "ann2", "bob", "t/ann", "a"]
 EVERYONE = ""
@@ -69,7 +70,9 @@ def _submission(owner: str, priority: int, cpus: int) -> Submission:
 
 def _pilot(server: Server, name: str, owner: str, most: int) -> asyncio.Task[list[Stored]]:
     return server.actor.spawn(
-        server.claims.claim(pilot=name, host="h", tenant="lab", free=PLENTY, most=most, wait=40.0, owner=owner)
+        server.claims.claim(
+            WorkRequest(pilot=name, host="h", tenant="lab", free=PLENTY, most=most, owner=owner), wait=40.0
+        )
     )
 
 
@@ -90,5 +93,7 @@ def test_jobs_that_are_just_created_go_to_their_owners_pilot_in_the_same_write()
 async def test_a_pilot_of_an_owner_is_served_although_others_have_more_urgent_jobs(tmp_path: Path) -> None:
     jobs = [*(job("ann", priority=9) for _ in range(100)), job("bob")]
     async with desk_with(tmp_path, jobs) as desk:
-        claims = await desk.claim(pilot="p", host="h", tenant="t", free=PLENTY, most=64, wait=20, owner="bob")
+        claims = await desk.claim(
+            WorkRequest(pilot="p", host="h", tenant="t", free=PLENTY, most=64, owner="bob"), wait=20
+        )
         assert [stored.document.owner for stored in claims] == ["bob"]

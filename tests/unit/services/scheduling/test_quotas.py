@@ -29,6 +29,7 @@ from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
 from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.quota_policies import KIND as POLICIES
 from forestay.services.scheduling.quota_policies import QuotaPolicies
+from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteListener
 
 ADA, PHYSICS = QuotaSubject(QuotaKind.OWNER, "ada"), QuotaSubject(QuotaKind.TEAM, "physics")
@@ -52,7 +53,7 @@ class Desk(NamedTuple):
 
     async def take(self, *, most: int = 1, wait: float = 20.0, free: int = 64) -> list[JobDocument]:
         got = await self.claims.claim(
-            pilot="p", host="h", tenant="t", free=Resources(cpus=free), most=most, wait=wait, batch=most
+            WorkRequest(pilot="p", host="h", tenant="t", free=Resources(cpus=free), most=most, batch=most), wait=wait
         )
         return [stored.document for stored in got]
 

@@ -75,6 +75,7 @@ from forestay.services.jobs.job_completions import CompletionReport, CompletionS
 from forestay.services.pilots.pilot_channels import HANG_UP, PilotChannel
 from forestay.services.pilots.pilot_drain import ORDER as DRAIN
 from forestay.services.scheduling.pilot_caches import CacheEndpoint, CacheReport
+from forestay.services.scheduling.work_request import WorkRequest
 
 router = Router(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
@@ -251,7 +252,7 @@ async def _claimed(
     free = resources_from(body.resources, None if body.time_left is None else max(0.0, body.time_left - body.wait))
     if queued_only and not services.claims.has_some_for(who.tenant, free):
         return []
-    return await services.claims.claim(
+    request = WorkRequest(
         pilot=pilot,
         host=host,
         tenant=who.tenant,
@@ -263,8 +264,8 @@ async def _claimed(
         runtimes=context.runtimes.get(pilot),
         machine=context.machines.get(pilot),
         owner=context.owners[pilot],
-        wait=wait,
     )
+    return await services.claims.claim(request, wait=wait)
 
 
 async def _handed_over(context: RequestContext, who: Principal, granted: list[Stored]) -> list[Json]:
