@@ -178,6 +178,8 @@ class Guard:
     def _fork(self, request: dict[str, Any], pipes: list[int], leaf: PayloadCgroup | None, locks: list[int]) -> int:
         pid = os.fork()
         if pid == 0:
+            if self._spawner is not None:
+                self._spawner.close()  # the end by which the guard's death is seen is the guard's alone
             become_payload(request, self._pid, pipes[1], pipes[3], leaf, locks)
         return pid
 

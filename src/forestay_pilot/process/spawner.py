@@ -25,7 +25,9 @@ from forestay_pilot.process import libc
 _CLONE_VM = 0x100
 _CLONE_VFORK = 0x4000
 _CONTEXT = 1024  # bytes; glibc's takes 968
-_STEP = 8192  # bytes of a context and its stack
+_STEP = (
+    2048  # bytes of a context and its stack; where a stack is too short, it goes on into what steps before have used
+)
 _MOST_ARGUMENTS = 5
 _OFFER = b"500"
 _STANDARD = 3  # descriptors that a payload has
@@ -125,7 +127,7 @@ class Spawner:
         self._make(self._contexts[number], step.function, len(given), *given, *unused)
 
     def start(self, program: str, argv: Sequence[str], environment: Mapping[str, str], output: int) -> int:
-        """Start a program in this process's folder, with its output to a descriptor; its process id, or 0 when it does not start."""
+        """Start a program in this process's folder, with its output to a descriptor; its process id, or 0 when it does not start. ValueError for texts that no program can be given."""
         path = ctypes.c_char_p(os.fsencode(program))
         words = _texts([os.fsencode(word) for word in argv])
         variables = _texts([os.fsencode(f"{name}={value}") for name, value in environment.items()])
@@ -146,13 +148,16 @@ class Spawner:
         return max(0, pid)
 
     def works(self) -> bool:
-        """Whether it does on this machine, tried in a process of its own: all steps, with a program that none can become."""
+        """Whether it does on this machine, tried in a process of its own: all steps, with a program that none can become.
+
+        Twice: where the processor keeps a second stack of what was called, that of a context is used up by the first start.
+        """
         pid = os.fork()
         if pid == 0:
             signal.alarm(_SECONDS)
             try:
-                started = self.start("/", ["/"], {}, self._null)
-                os._exit(0 if not started and self._failed.value != b"\0" else 1)
+                tried = [not self.start("/", ["/"], {}, self._null) and self._failed.value != b"\0" for _ in range(2)]
+                os._exit(0 if all(tried) else 1)
             finally:
                 os._exit(1)
         return os.waitpid(pid, 0)[1] == 0
@@ -164,6 +169,8 @@ class Spawner:
 
 
 def _texts(texts: list[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+    if b"\0" in b"".join(texts):
+        raise ValueError("a text with a zero byte would be cut there")
     return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 

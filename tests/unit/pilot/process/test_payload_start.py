@@ -117,6 +117,13 @@ def test_a_program_that_cannot_be_started_is_told_as_by_its_own_search(
     assert [end.start_part for end in ends] == ["program", "program"]
 
 
+def test_words_that_are_too_many_for_the_system_are_told(guard: GuardLink, tmp_path: Path, at_hand: bool) -> None:
+    words = ["x" * 100_000] * 100
+    end = outcome(guard, payload(tmp_path, "true", *words, program="/bin/true", at_hand=at_hand))
+    assert (end.start_symbol, end.start_part) == ("E2BIG", "program")
+    assert outcome(guard, payload(tmp_path, "true", program="/bin/true", at_hand=at_hand)).exit_code == 0
+
+
 def test_a_folder_that_is_gone_is_told(guard: GuardLink, tmp_path: Path, at_hand: bool) -> None:
     end = outcome(guard, payload(tmp_path / "gone", "true", program="/bin/true", at_hand=at_hand))
     assert (end.start_symbol, end.start_part) == ("ENOENT", "folder")
