@@ -150,9 +150,10 @@ def _counted(folder: Path, *words: str) -> str:
     [
         ("12", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|COMPLETED\n", ""),
         ("12", ("squeue", "-h", "-o", "%i %T"), "12 RUNNING\n", ""),
-        ("", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|FAILED\n", "awk ls"),
-        ("7", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|FAILED\n" * 900, "awk ls"),
-        ("7", ("squeue", "-h", "-o", "%i %T"), "12 FAILED\n", "awk ls"),
+        ("", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|FAILED\n", ""),
+        ("", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|FAILED\n" * 2000, ""),
+        ("7", ("sacct", "-X", "-n", "-P", "-o", "JobID,State"), "12|FAILED\n" * 900, "awk"),
+        ("7", ("squeue", "-h", "-o", "%i %T"), "12 FAILED\n", "awk"),
         ("7", ("scontrol", "show", "job", "12"), "JobId=12 JobName=x\n   JobState=FAILED Reason=None\n", ""),
     ],
 )
@@ -170,6 +171,18 @@ def test_a_listing_costs_no_question_unless_a_failed_job_left_word(
         assert sorted(called) == programs.split()
 
 
+def test_a_name_in_the_spool_is_no_line_of_a_listing(folder: Path) -> None:
+    """The folder is open to all."""
+    (folder / "spool" / "new" / "13.0.1\n12|FAILED").touch()
+    (folder / "spool" / "new" / "12.0.1").unlink()
+    (folder / "spool" / "new" / "12.0.2").touch()
+    (folder / "listing").write_text("13|FAILED\n")
+    counts = _calls_of(folder, "squeue")
+    words = ("sacct", "-X", "-n", "-P", "-o", "JobID,State")
+    assert _counted(folder, *words) == "13|FAILED\n"
+    assert not counts.read_text(), "nothing that is listed as failed was recorded"
+
+
 def test_an_element_may_be_asked_for_by_its_own_number_and_listed_without(folder: Path) -> None:
     (folder / "jobs").write_text(f"15|12|3|N/A|{os.getuid()}|1|FAILED|{int(time.time())}\n")
     (folder / "listing").write_text("FAILED\n")
@@ -182,7 +195,7 @@ def test_of_many_words_only_those_of_failed_jobs_are_looked_at(folder: Path) -> 
     (folder / "listing").write_text("12|FAILED\n1000|COMPLETED\n")
     counts = _calls_of(folder, "ls")
     assert _counted(folder, "sacct", "-X", "-n", "-P", "-o", "JobID,State") == "12|RUNNING\n1000|COMPLETED\n"
-    assert [line.split()[1:] for line in counts.read_text().splitlines()] == [["-f"], ["-f"], ["-lnqd", "12.0.1"]]
+    assert [line.split()[1:] for line in counts.read_text().splitlines()] == [["-f"], ["-lnqd", "12.0.1"]]
 
 
 @pytest.mark.finding("F-A14")
