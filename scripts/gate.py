@@ -56,10 +56,9 @@ class Tier:
     is_pytest: bool = False
 
 
-CHROMIUM = "command -v chromium >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; }"
 PHASES: tuple[tuple[tuple[Tier, ...], ...], ...] = (
     (
-        (Tier("servers", "just servers-up"), Tier("chromium", CHROMIUM)),
+        (Tier("servers", "just servers-up"), Tier("chromium", "scripts/servers install chromium")),
         (Tier("check", "just check"), Tier("pages-build", "just pages")),
     ),
     ((Tier("unit", "just test", is_pytest=True), Tier("pilot-39", "just test-39", is_pytest=True)),),

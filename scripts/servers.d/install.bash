@@ -6,15 +6,18 @@ as_admin() {
 
 apt_install() { # apt_install PACKAGE…
   say "installing $* with apt"
+  # One at a time: apt gives up at once while another apt reads its lists, and by default while one installs.
   # RUNLEVEL=1 keeps a freshly installed package from starting a daemon of its own.
-  as_admin sh -c 'export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
-    apt-get -qq update && apt-get -qq install -y --no-install-recommends "$@"' - "$@" >&2 </dev/null ||
+  as_admin flock /var/lock/forestay-apt sh -c 'export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
+    apt-get -qq update && apt-get -qq -o DPkg::Lock::Timeout=600 install -y --no-install-recommends "$@"' - "$@" >&2 </dev/null ||
     die "please install these packages, then run this again: $*"
 }
 
 need() { # need COMMAND PACKAGE
   command -v "$1" >/dev/null || apt_install "$2"
 }
+
+install_chromium() { need chromium chromium; }
 
 install_jdk() {
   if find_jdk >/dev/null; then return 0; fi
