@@ -35,8 +35,8 @@ from forestay.domain.jobs.submission import Submission, new_job
 from forestay.formats.jobs.job_json import job_to_json
 from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Version, Written
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.claim_settings import ClaimSettings
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 BULK = 500
@@ -191,7 +191,7 @@ async def forestay(store: OpenSearchJobStore, tenant: str, count: int, most: int
         while taken < count:
             free = Resources(cpus=most, memory=1 << 40)
             got = await desk.claim(
-                WorkRequest(pilot=f"p{number}", host="h", tenant=tenant, free=free, most=most), wait=2.0
+                ClaimRequest(pilot=f"p{number}", host="h", tenant=tenant, free=free, most=most), wait=2.0
             )
             taken += len(got)
         desk.dismiss()  # nothing is left: those who still wait would only make the round longer

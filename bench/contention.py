@@ -29,7 +29,7 @@ from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
 from forestay.ports.jobs.job_store import DocumentChange, JobQuery, Stored, Version, Written
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
-from forestay.services.scheduling.work_request import WorkRequest
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 HOT = 1000
@@ -114,7 +114,7 @@ async def forestay(url: str, prefix: str, tenant: str, total: int) -> tuple[int,
         while not feeder.done:
             desk = desks[number % len(desks)]
             for stored in await desk.claim(
-                WorkRequest(pilot=f"p{number}", host="h", tenant=tenant, free=free, most=1), wait=1.0
+                ClaimRequest(pilot=f"p{number}", host="h", tenant=tenant, free=free, most=1), wait=1.0
             ):
                 feeder.claimed(stored.document.id)
 

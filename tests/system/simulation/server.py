@@ -28,8 +28,8 @@ from forestay.services.pilots.heartbeats import Heartbeats, HeartbeatSettings
 from forestay.services.pilots.orphan_scanner import OrphanScanner
 from forestay.services.pilots.pilot_channels import PilotChannel, PilotChannels
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.claim_settings import ClaimSettings
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class SimServer(_Process):
 
     async def claim(self, pilot: str, host: str, free: Resources, most: int, wait: float) -> list[Stored]:
         granted = await self.claims.claim(
-            WorkRequest(pilot=pilot, host=host, tenant="lab", free=free, most=most, batch=1), wait=wait
+            ClaimRequest(pilot=pilot, host=host, tenant="lab", free=free, most=most, batch=1), wait=wait
         )
         self.completions.granted(granted)
         names = [stored.document.specification for stored in granted]

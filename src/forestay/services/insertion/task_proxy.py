@@ -33,7 +33,7 @@ from forestay.services.insertion.task_sender import TaskSender
 from forestay.services.insertion.task_server_connection import ProxyPolicy, TaskServerConnection
 from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus, JobCompletions
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
-from forestay.services.scheduling.work_request import WorkRequest
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import WriteListener
 
@@ -135,7 +135,7 @@ class TaskProxy(WriteListener):
                 if not self.server.answers and not self.held:
                     await self.server.answering(self.tenant)
                 continue
-            request = WorkRequest(
+            request = ClaimRequest(
                 pilot=self.pilot, host=self.name, tenant=self.tenant, free=ENOUGH, most=min(room, 100),
                 site=f"{RELAY}{self.name}", slots=self.policy.most, downstream=downstream,
             )  # fmt: skip

@@ -22,12 +22,12 @@ from forestay.domain.scheduling.failing_work import SlotTurn
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
 from forestay.services.scheduling.fair_shares import FairShares
 from forestay.services.scheduling.job_eligibility import JobEligibility
 from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.lane_buffer import LaneBuffer
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.background_tasks import BackgroundTasks
 
 LEAST = 50
@@ -37,7 +37,7 @@ LEAST = 50
 class _Asking(NamedTuple):
     """One pass over the candidates for a pilot that asks for work."""
 
-    request: WorkRequest
+    request: ClaimRequest
     free: Resources
     """What is left of its free resources."""
     foreign: bool
@@ -213,7 +213,7 @@ class CandidateBuffers:
 
     def next(
         self,
-        request: WorkRequest,
+        request: ClaimRequest,
         free: Resources,
         *,
         foreign: bool,

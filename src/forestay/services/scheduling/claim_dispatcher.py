@@ -25,6 +25,7 @@ from forestay.services.jobs.claim_releaser import release_write
 from forestay.services.jobs.first_claims import FirstClaimer, FirstClaims
 from forestay.services.jobs.job_submitter import NewJobListener
 from forestay.services.scheduling.candidate_buffers import CandidateBuffers, CandidateSignal
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTally
 from forestay.services.scheduling.container_fleet import ContainerFleet
 from forestay.services.scheduling.fair_shares import FairShares
@@ -34,7 +35,6 @@ from forestay.services.scheduling.job_matcher import JobMatcher
 from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
 from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.background_tasks import BackgroundTasks
 from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied, WriteListener, Writer
 
@@ -49,7 +49,7 @@ BUSY = 0.05
 class WaitingRequest:
     """A pilot's request for work that waits for its answer."""
 
-    request: WorkRequest
+    request: ClaimRequest
     since: float
     answer: asyncio.Future[list[Stored]]
     busy: bool = False
@@ -103,7 +103,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     # -- requests of pilots ------------------------------------------------------------------------------------
 
-    async def claim(self, request: WorkRequest, *, wait: float) -> list[Stored]:
+    async def claim(self, request: ClaimRequest, *, wait: float) -> list[Stored]:
         """Wait, at most `wait` seconds, for jobs that fit; the result may be empty. If cancelled, claims already given are returned.
 
         What is given fits into what is free all at once; with a batch, so often over, one after another. Jobs that are meant for a
@@ -216,7 +216,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
 
     def _fresh_for(
         self,
-        request: WorkRequest,
+        request: ClaimRequest,
         fresh: list[JobDocument],
         now: int,
         turns: Callable[[JobDocument], SlotTurn] | None,

@@ -11,10 +11,10 @@ from forestay.domain.jobs.job_document import JobDocument, QueueLane
 from forestay.domain.jobs.requirements import REQUIRES
 from forestay.domain.jobs.resources import Resources, fits
 from forestay.domain.pilots.lifetime import ends_in_time
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.licence_seats import LicenceSeats
 from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
-from forestay.services.scheduling.work_request import WorkRequest
 
 
 class Suspensions(Protocol):
@@ -50,7 +50,7 @@ class JobEligibility:
             return False
         return self.suspensions is None or not self.suspensions.suspended(document)
 
-    def may_have(self, document: JobDocument, request: WorkRequest, free: Resources, now: int) -> bool:
+    def may_have(self, document: JobDocument, request: ClaimRequest, free: Resources, now: int) -> bool:
         """Whether a pilot that asks may have a job now, of what is left free of its resources."""
         return (
             self.available(document, now)
@@ -64,7 +64,7 @@ class JobEligibility:
         """Whether a quota keeps all jobs of a lane waiting: it is skipped, and its candidates are kept."""
         return self.quotas is not None and self.quotas.closed(lane)
 
-    def _is_suitable(self, document: JobDocument, request: WorkRequest, now: int) -> bool:
+    def _is_suitable(self, document: JobDocument, request: ClaimRequest, now: int) -> bool:
         """Whether the job neither avoids the pilot's host or site nor is left to pilots that can run its image, and the pilot satisfies its requirements."""
         if avoids(document, request.host, now, request.site):
             return False

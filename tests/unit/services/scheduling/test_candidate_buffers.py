@@ -16,9 +16,9 @@ from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.claim_settings import ClaimSettings
 from forestay.services.scheduling.job_eligibility import Suspensions
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 LARGE, SMALL = Resources(cpus=4), Resources(cpus=3)
@@ -65,7 +65,7 @@ class Desk:
         return [document.id for document in made]
 
     async def claim(self, free: Resources, *, most: int = 1, wait: float = 30.0) -> list[str]:
-        work = self.claims.claim(WorkRequest(pilot="p", host="h", tenant="lab", free=free, most=most), wait=wait)
+        work = self.claims.claim(ClaimRequest(pilot="p", host="h", tenant="lab", free=free, most=most), wait=wait)
         granted = await self.actor.spawn(work)
         return [entry.document.id for entry in granted]
 
@@ -109,7 +109,9 @@ def test_a_lane_behind_a_suspension_is_found_as_soon_as_it_opens_though_another_
 
         async def pilot(name: str) -> None:
             while True:
-                asked = desk.claims.claim(WorkRequest(pilot=name, host="h", tenant="lab", free=LARGE, most=1), wait=0.5)
+                asked = desk.claims.claim(
+                    ClaimRequest(pilot=name, host="h", tenant="lab", free=LARGE, most=1), wait=0.5
+                )
                 identifiers.extend(entry.document.id for entry in await desk.actor.spawn(asked))
                 await asyncio.sleep(0.1)
 

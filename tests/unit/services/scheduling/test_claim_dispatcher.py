@@ -16,7 +16,7 @@ from forestay.domain.jobs.specification import Specification
 from forestay.domain.jobs.submission import Submission, new_job
 from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
-from forestay.services.scheduling.work_request import WorkRequest
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 SPEC = Specification("s", "t", "noop", ("true",))
@@ -45,7 +45,7 @@ async def desk_with(folder: Path, jobs: list[JobDocument]) -> AsyncIterator[Clai
 
 async def take(desk: ClaimDispatcher, *, cpus: int = 1, most: int = 1) -> list[JobDocument]:
     free = Resources(cpus=cpus)
-    got = await desk.claim(WorkRequest(pilot="p", host="h", tenant="t", free=free, most=most), wait=20)
+    got = await desk.claim(ClaimRequest(pilot="p", host="h", tenant="t", free=free, most=most), wait=20)
     return [stored.document for stored in got]
 
 

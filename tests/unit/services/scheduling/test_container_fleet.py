@@ -20,8 +20,8 @@ from forestay.domain.jobs.submission import Submission, new_job
 from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.container_fleet import ContainerFleet
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 
@@ -58,7 +58,7 @@ async def take(desk: ClaimDispatcher, name: str, runtimes: list[str] | None, *, 
     known = None if runtimes is None else frozenset(runtimes)
     free = Resources(cpus=1)
     granted = await desk.claim(
-        WorkRequest(pilot=name, host=name, tenant="t", free=free, most=1, runtimes=known), wait=wait
+        ClaimRequest(pilot=name, host=name, tenant="t", free=free, most=1, runtimes=known), wait=wait
     )
     return [stored.document.id for stored in granted]
 

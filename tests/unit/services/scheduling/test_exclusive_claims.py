@@ -23,9 +23,9 @@ from forestay.domain.pilots.pilot import FEATURES, Pilot, pilot_class
 from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
 from forestay.services.scheduling.requirement_matcher import RequirementMatcher
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite
 
 
@@ -49,7 +49,7 @@ class Desk(NamedTuple):
     async def take(self, os: str = "el9", wait: float = 20.0) -> list[JobDocument]:
         pilot = machine(os)
         got = await self.claims.claim(
-            WorkRequest(pilot=pilot.id, host="h", tenant="t", free=Resources(), most=1, machine=pilot_class(pilot)),
+            ClaimRequest(pilot=pilot.id, host="h", tenant="t", free=Resources(), most=1, machine=pilot_class(pilot)),
             wait=wait,
         )
         return [stored.document for stored in got]

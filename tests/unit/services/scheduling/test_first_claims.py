@@ -26,7 +26,7 @@ from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import DocumentChange, Stored, Unknown, WriteResult, Written
 from forestay.services.jobs.job_submitter import JobSubmitter
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
-from forestay.services.scheduling.work_request import WorkRequest
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.shared.checked_writer import CheckedWriter
 
 SPEC = Specification("s", "lab", "sim", ("true",))
@@ -98,7 +98,7 @@ class Server:
 
     def pilot(self, name: str = "p", *, wait: float = 30.0, cpus: int = 1, most: int = 1) -> asyncio.Task[list[Stored]]:
         free = Resources(cpus=cpus)
-        asked = self.claims.claim(WorkRequest(pilot=name, host="h", tenant="lab", free=free, most=most), wait=wait)
+        asked = self.claims.claim(ClaimRequest(pilot=name, host="h", tenant="lab", free=free, most=most), wait=wait)
         return self.actor.spawn(asked)
 
     async def stored(self, job: str) -> JobDocument:

@@ -18,7 +18,7 @@ from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.submission import Submission
 from forestay.ports.jobs.job_store import Stored
-from forestay.services.scheduling.work_request import WorkRequest
+from forestay.services.scheduling.claim_request import ClaimRequest
 
 OWNERS = ["ann", "ann2", "bob", "t/ann", "a"]
 EVERYONE = ""
@@ -71,7 +71,7 @@ def _submission(owner: str, priority: int, cpus: int) -> Submission:
 def _pilot(server: Server, name: str, owner: str, most: int) -> asyncio.Task[list[Stored]]:
     return server.actor.spawn(
         server.claims.claim(
-            WorkRequest(pilot=name, host="h", tenant="lab", free=PLENTY, most=most, owner=owner), wait=40.0
+            ClaimRequest(pilot=name, host="h", tenant="lab", free=PLENTY, most=most, owner=owner), wait=40.0
         )
     )
 
@@ -94,6 +94,6 @@ async def test_a_pilot_of_an_owner_is_served_although_others_have_more_urgent_jo
     jobs = [*(job("ann", priority=9) for _ in range(100)), job("bob")]
     async with desk_with(tmp_path, jobs) as desk:
         claims = await desk.claim(
-            WorkRequest(pilot="p", host="h", tenant="t", free=PLENTY, most=64, owner="bob"), wait=20
+            ClaimRequest(pilot="p", host="h", tenant="t", free=PLENTY, most=64, owner="bob"), wait=20
         )
         assert [stored.document.owner for stored in claims] == ["bob"]

@@ -23,13 +23,13 @@ from forestay.ports.jobs.job_store import DocumentChange, Stored
 from forestay.services.scheduling import quota_ledgers
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.fair_shares import KIND as SHARES
 from forestay.services.scheduling.fair_shares import FairShares
 from forestay.services.scheduling.licence_seats import LicenceSeats, WantedSeats
 from forestay.services.scheduling.quota_ledgers import QuotaLedgers
 from forestay.services.scheduling.quota_policies import KIND as POLICIES
 from forestay.services.scheduling.quota_policies import QuotaPolicies
-from forestay.services.scheduling.work_request import WorkRequest
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteListener
 
 ADA, PHYSICS = QuotaSubject(QuotaKind.OWNER, "ada"), QuotaSubject(QuotaKind.TEAM, "physics")
@@ -53,7 +53,7 @@ class Desk(NamedTuple):
 
     async def take(self, *, most: int = 1, wait: float = 20.0, free: int = 64) -> list[JobDocument]:
         got = await self.claims.claim(
-            WorkRequest(pilot="p", host="h", tenant="t", free=Resources(cpus=free), most=most, batch=most), wait=wait
+            ClaimRequest(pilot="p", host="h", tenant="t", free=Resources(cpus=free), most=most, batch=most), wait=wait
         )
         return [stored.document for stored in got]
 

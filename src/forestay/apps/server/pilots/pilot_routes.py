@@ -74,8 +74,8 @@ from forestay.ports.operations.identity import Principal, Role
 from forestay.services.jobs.job_completions import CompletionReport, CompletionStatus, FailedCleanup
 from forestay.services.pilots.pilot_channels import HANG_UP, PilotChannel
 from forestay.services.pilots.pilot_drain import ORDER as DRAIN
+from forestay.services.scheduling.claim_request import ClaimRequest
 from forestay.services.scheduling.pilot_caches import CacheEndpoint, CacheReport
-from forestay.services.scheduling.work_request import WorkRequest
 
 router = Router(prefix="/v1/pilots", tags=["pilots"])
 PING = 5.0
@@ -252,7 +252,7 @@ async def _claimed(
     free = resources_from(body.resources, None if body.time_left is None else max(0.0, body.time_left - body.wait))
     if queued_only and not services.claims.has_some_for(who.tenant, free):
         return []
-    request = WorkRequest(
+    request = ClaimRequest(
         pilot=pilot,
         host=host,
         tenant=who.tenant,

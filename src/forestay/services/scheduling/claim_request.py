@@ -10,7 +10,7 @@ from forestay.domain.pilots.pilot import PilotClass
 
 
 @dataclass(frozen=True, slots=True)
-class WorkRequest:
+class ClaimRequest:
     """What a pilot asks for, and what decides which jobs it may have."""
 
     pilot: str
