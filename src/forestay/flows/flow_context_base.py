@@ -19,8 +19,8 @@ from forestay.domain.flows.execution.flow_run import FlowRun, TaskInstance
 from forestay.domain.flows.execution.grown import WELL, add_task, forget_ended, grown_tasks, take_end
 from forestay.domain.flows.execution.grown_resumption import (
     REFERENCE,
-    Call,
     FormerTask,
+    RememberedCall,
     call_key,
     digest,
     is_external,
@@ -55,7 +55,9 @@ class FlowContextBase(ABC):
         self.works: list[PendingWork] = []
         self.origin: dict[str, Any] = arguments.get("origin") or {"last": list(self.last), "kept": self.kept}
         """From where the function was last started: a resumed run starts it there."""
-        self.calls: dict[str, Call] = {name: Call(*call) for name, *call in arguments.get("calls", ())}
+        self.calls: dict[str, RememberedCall] = {
+            name: RememberedCall(*call) for name, *call in arguments.get("calls", ())
+        }
         """The tasks begun since then."""
         self.blamed: list[str] = list(arguments.get("blamed", ()))
         """The tasks whose failures ended the function."""
@@ -110,10 +112,10 @@ class FlowContextBase(ABC):
         self.works.append(work)
         self.ends[task.name] = end
         self.after[task.name] = list(self.last)
-        self.calls[task.name] = Call(wanted, BRANCH.get())
+        self.calls[task.name] = RememberedCall(wanted, BRANCH.get())
         if former is not None and not former.again:
             self.after[task.name] = list(former.after)
-            self.calls[task.name] = Call(wanted, BRANCH.get(), former.result)
+            self.calls[task.name] = RememberedCall(wanted, BRANCH.get(), former.result)
         self.flow_run, commands = add_task(self.flow_run, task, self.moment(), instance)
         self.perform(commands)
         self.settle_ends()

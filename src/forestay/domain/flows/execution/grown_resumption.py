@@ -23,15 +23,14 @@ from forestay.domain.flows.execution.redo import MAX_EARLIER, leftover
 from forestay.domain.flows.execution.resumption import WELL, Resumption, TaskAgain
 from forestay.domain.flows.execution.run_end import check_anew
 from forestay.domain.flows.execution.run_update import RunUpdate
-from forestay.domain.flows.execution.scope import size_of
+from forestay.domain.flows.execution.scope import MAX_DATA, size_of
 from forestay.domain.flows.execution.settle import settle
 from forestay.domain.jobs.specification import Effects
 
 REFERENCE = re.compile(r"\$\{tasks\.([A-Za-z_][A-Za-z0-9_-]*)\.outputs\.")
-MAX_PARAMS = 65_536
 
 
-class Call(NamedTuple):
+class RememberedCall(NamedTuple):
     """What is remembered of a task's call besides its instance."""
 
     wanted: str
@@ -94,8 +93,8 @@ class GrownResumption(NamedTuple):
 
 def call_key(wanted: str, task: Task) -> str:
     """What makes two calls the same: all that the function says, apart from the number that its run gives the name."""
-    told = replace(task, when_failed=WhenFailed.IGNORE) if task.when_failed is WhenFailed.FAIL else task
-    return digest([wanted, task_as_plain(told)])
+    call = replace(task, when_failed=WhenFailed.IGNORE) if task.when_failed is WhenFailed.FAIL else task
+    return digest([wanted, task_as_plain(call)])
 
 
 def digest(value: object) -> str:
@@ -124,8 +123,8 @@ def grown_refusal(
         return "the run has completed; name the task to start from"
     if unknown := sorted((changes or {}).keys() - run.params.keys()):
         return f"the run has no parameter {', '.join(unknown)}"
-    if size_of({**run.params, **(changes or {})}) > MAX_PARAMS:
-        return f"the parameters of the run would be larger than {MAX_PARAMS} bytes"
+    if size_of({**run.params, **(changes or {})}) > MAX_DATA:
+        return f"the parameters of the run would be larger than {MAX_DATA} bytes"
     if run.outcome is RunOutcome.FAILED and not changes and not _again(run, former, task):
         return (
             f"its function would fail again in the same way ({run.reason or 'no reason given'}), since no task has to run again; "

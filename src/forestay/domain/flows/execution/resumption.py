@@ -12,9 +12,9 @@ from forestay.domain.flows.execution.compensation import MAX_ENTRIES
 from forestay.domain.flows.execution.endings import give_verdict
 from forestay.domain.flows.execution.flow_run import FlowRun, InstanceState, InstanceVerdict, RunPhase, TaskInstance
 from forestay.domain.flows.execution.redo import MAX_EARLIER, do_rest, downstream, fails_run, leftover, lines
-from forestay.domain.flows.execution.run_data import data_refusal, set_data
 from forestay.domain.flows.execution.run_end import RUN_TIMER, check_anew
 from forestay.domain.flows.execution.run_update import RunUpdate
+from forestay.domain.flows.execution.scope import data_refusal, set_data
 from forestay.domain.flows.execution.settle import settle
 from forestay.domain.jobs.specification import Effects
 

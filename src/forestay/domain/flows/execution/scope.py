@@ -1,4 +1,4 @@
-"""The values of references in the present state of a run."""
+"""The data of a run: the values of references in its present state, and changes to its parameters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from collections.abc import Mapping, Sequence
 from forestay.domain.flows.definition.expression import Path, Values, fill, inside
 from forestay.domain.flows.definition.flow_pattern import JobPattern, LoopPattern, SubflowPattern, WorkletPattern
 from forestay.domain.flows.definition.flow_plan import scattered_over
-from forestay.domain.flows.execution.flow_run import TaskInstance
+from forestay.domain.flows.execution.flow_run import FlowRun, TaskInstance
 from forestay.domain.flows.execution.run_update import RunUpdate, container_of
+
+MAX_DATA = 65_536
+"""Bytes of a run's parameters, as at its start; and of the values that changes replaced."""
+MAX_FORMER = 100
+"""The most changes of a run's parameters whose replaced values are kept."""
 
 
 def values_for(update: RunUpdate, instance: TaskInstance) -> Values:
@@ -139,3 +144,26 @@ def filled_map(value: Mapping[str, object], values: Values) -> Mapping[str, obje
 def size_of(value: object) -> int:
     """Bytes of a value as JSON."""
     return len(json.dumps(value, separators=(",", ":")))
+
+
+def data_refusal(run: FlowRun, changes: Mapping[str, object]) -> str:
+    """Why a run's data cannot be changed in this way; empty: it can."""
+    if run.plan.grown:
+        return "the parameters of a running Python flow cannot be changed"
+    unknown = sorted(changes.keys() - run.params.keys())
+    if unknown or not changes:
+        return f"the run has no parameter {', '.join(unknown)}" if unknown else "nothing would change"
+    if size_of({**run.params, **changes}) > MAX_DATA:
+        return f"the parameters of the run would be larger than {MAX_DATA} bytes"
+    return ""
+
+
+def set_data(update: RunUpdate, changes: Mapping[str, object]) -> None:
+    """Change a run's data; the change has passed `data_refusal`."""
+    run = update.run
+    former = [*run.former, {name: run.params[name] for name in changes}]
+    dropped = run.dropped
+    while len(former) > MAX_FORMER or size_of(former) > MAX_DATA:
+        del former[0]
+        dropped += 1
+    update.set(params={**run.params, **changes}, former=tuple(former), dropped=dropped)

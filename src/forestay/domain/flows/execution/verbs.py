@@ -22,10 +22,9 @@ from forestay.domain.flows.execution.library import ONLY_COMPENSATIONS, rebind
 from forestay.domain.flows.execution.messages import as_plain
 from forestay.domain.flows.execution.questions import take_answer
 from forestay.domain.flows.execution.redo import MAX_EARLIER, do_rest, downstream, fails_run, leftover, lines
-from forestay.domain.flows.execution.run_data import data_refusal, set_data
 from forestay.domain.flows.execution.run_end import check_anew, finish_removed, note_undone
 from forestay.domain.flows.execution.run_update import RunUpdate, scoped
-from forestay.domain.flows.execution.scope import size_of
+from forestay.domain.flows.execution.scope import data_refusal, set_data, size_of
 from forestay.domain.flows.scatter.shard_run import MAX_REASON
 from forestay.domain.jobs.steering import MAX_HOLDERS
 

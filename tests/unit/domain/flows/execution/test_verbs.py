@@ -38,8 +38,8 @@ from forestay.domain.flows.events import FilesAppeared, Verb, VerbKind
 from forestay.domain.flows.execution.advance import undo_run
 from forestay.domain.flows.execution.flow_run import MAX_VERBS, FlowRun, InstanceState, RunPhase
 from forestay.domain.flows.execution.messages import event_from_plain
-from forestay.domain.flows.execution.run_data import MAX_FORMER
 from forestay.domain.flows.execution.run_waits import WaitsOn, waits_for
+from forestay.domain.flows.execution.scope import MAX_FORMER
 from forestay.domain.flows.scatter.elements import indexes
 from forestay.domain.flows.scatter.fan_out import bits_of
 
