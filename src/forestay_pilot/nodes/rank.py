@@ -100,13 +100,13 @@ class Rank:
 
     def _take_number(self) -> int:
         """The number that the launcher gave this rank, or else the first that is free."""
-        told = [os.environ[name] for name in _NUMBERS if os.environ.get(name, "").isdigit()]
-        number = int(told[0]) if told else 0
+        numbers = [os.environ[name] for name in _NUMBERS if os.environ.get(name, "").isdigit()]
+        number = int(numbers[0]) if numbers else 0
         while True:
             try:
                 target = open(os.path.join(self._folder, f"{number}{BEGUN}"), "x", encoding="utf-8")  # noqa: SIM115
             except FileExistsError:
-                if told:
+                if numbers:
                     raise
                 number += 1
                 continue

@@ -123,7 +123,7 @@ class Ranks:
         """The outcome of all ranks together: a failure is that of the rank that failed first."""
         self._end_all()
         begun, ended = self._read(BEGUN), self._read(ENDED)
-        told = {**begun, **ended}
+        known = {**begun, **ended}
         changes: dict[str, Any] = {
             "oom_kills": None,  # those of one node say nothing about the others
             "cpu": sum(float(rank.get("cpu") or 0) for rank in ended.values()),
@@ -138,9 +138,9 @@ class Ranks:
         outcome = replace(outcome, **changes)
         if outcome.exit_code == 0 and not outcome.stopped_for and not outcome.start_error:
             return outcome
-        worst_last = sorted(told.values(), key=lambda rank: _weight(rank, failed))
+        worst_last = sorted(known.values(), key=lambda rank: _weight(rank, failed))
         tails = "".join(_section(rank) for rank in worst_last[-_MOST_TAILS:])
-        rest = len(told) - _MOST_TAILS
+        rest = len(known) - _MOST_TAILS
         more = f"\n[pilot: {rest} more ranks]\n" if rest > 0 else "\n"
         ranks = [_described(rank) for rank in reversed(worst_last[-MOST_TOLD:])]
         return replace(outcome, log_tail=outcome.log_tail + more + tails, ranks=ranks)

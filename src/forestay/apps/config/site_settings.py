@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from forestay.domain.jobs.amounts import duration_of, size_of
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.several_nodes import MAX_NODES
+from forestay.domain.jobs.specification import MAX_NODES
 from forestay.domain.sites.fleet import PilotSize, SubmissionPace, Thresholds
 from forestay.ports.errors import Permanent
 from forestay.services.sites.site_policy import UNIX_NAME, OwnUsers, SitePolicy

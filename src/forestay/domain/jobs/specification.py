@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from forestay.domain.jobs.inputs import JobInput, Staging
 from forestay.domain.jobs.job_secrets import SecretReference
 from forestay.domain.jobs.resources import Resources
+
+MAX_NODES = 1024
 
 
 class Effects(StrEnum):
@@ -96,3 +99,26 @@ class Specification:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     extra: Mapping[str, object] = field(default_factory=dict)
     """Fields of a newer writer."""
+
+
+class _Runs(Protocol):
+    @property
+    def container(self) -> str: ...
+    @property
+    def secrets(self) -> Mapping[str, object]: ...
+
+
+def wrong_on_nodes(job: _Runs, nodes: int) -> str:
+    """Why this cannot run on so many nodes; empty if it can.
+
+    Images are pulled to the disk of one host, secrets are resolved on one and never written to a shared folder, and a call runs in one interpreter.
+    """
+    if nodes == 1:
+        return ""
+    if job.container:
+        return "a job of several nodes cannot have a container: call the runtime in its command"
+    if job.secrets:
+        return "a job of several nodes cannot have secrets: they are resolved on one host only"
+    if getattr(job, "runner", RunnerKind.PROCESS) is RunnerKind.WARM:
+        return "a function call runs on one node"
+    return ""

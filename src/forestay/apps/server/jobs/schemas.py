@@ -10,7 +10,7 @@ from forestay.apps.server.http.schemas import INT64, EnvName, Id, Model, Name, N
 from forestay.domain.jobs.checkpoint import MAX_EVERY, MAX_FILES, MAX_GRACE
 from forestay.domain.jobs.container_image import image_problem
 from forestay.domain.jobs.job_secrets import LONGEST, MAX_SECRETS, secrets_from_plain, wrong_secrets
-from forestay.domain.jobs.several_nodes import MAX_NODES
+from forestay.domain.jobs.specification import MAX_NODES
 
 
 def inside_folder(pattern: str) -> str:

@@ -16,8 +16,14 @@ from forestay.domain.jobs.inputs import JobInput, Staging, filled, produced, wro
 from forestay.domain.jobs.job_secrets import secrets_as_plain, secrets_from_plain
 from forestay.domain.jobs.outbound import OutboundPolicy
 from forestay.domain.jobs.resources import Resources
-from forestay.domain.jobs.several_nodes import wrong_on_nodes
-from forestay.domain.jobs.specification import Effects, RetryPolicy, RunnerKind, Specification, WhenExhausted
+from forestay.domain.jobs.specification import (
+    Effects,
+    RetryPolicy,
+    RunnerKind,
+    Specification,
+    WhenExhausted,
+    wrong_on_nodes,
+)
 from forestay.domain.jobs.submission import Submission
 from forestay.formats.jobs.job_public import time_millis
 from forestay.ports.jobs.job_store import JobStore, Stored

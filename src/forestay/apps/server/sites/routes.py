@@ -14,7 +14,7 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, Name, Word
 from forestay.apps.server.jobs.job_answers import ResourcesOut
 from forestay.apps.server.jobs.job_routes import json_answer
-from forestay.domain.jobs.several_nodes import MAX_NODES
+from forestay.domain.jobs.specification import MAX_NODES
 from forestay.domain.sites.fleet import size_for
 from forestay.domain.sites.launch import Launch, LaunchEnd, LaunchReport, LaunchState, NotNext, end_to_plain
 from forestay.formats.jobs.job_json import resources_to_json

@@ -11,7 +11,7 @@ from forestay.domain.jobs.checkpoint import wrong_checkpoint
 from forestay.domain.jobs.container_image import image_problem
 from forestay.domain.jobs.inputs import wrong_name
 from forestay.domain.jobs.requirements import wrong_needs
-from forestay.domain.jobs.several_nodes import MAX_NODES, wrong_on_nodes
+from forestay.domain.jobs.specification import MAX_NODES, wrong_on_nodes
 
 YEAR = 31_536_000
 _BOUNDS = {

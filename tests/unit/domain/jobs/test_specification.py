@@ -8,8 +8,7 @@ import pytest
 
 from forestay.domain.jobs.job_secrets import secrets_from_plain
 from forestay.domain.jobs.resources import Resources, most_cores_of_class, resource_class
-from forestay.domain.jobs.several_nodes import wrong_on_nodes
-from forestay.domain.jobs.specification import RunnerKind, Specification
+from forestay.domain.jobs.specification import RunnerKind, Specification, wrong_on_nodes
 from forestay.domain.scheduling.quota import QuotaUse, use_of
 
 PLAIN = Specification("a", "physics", "simulate", ("./simulate",))
