@@ -15,7 +15,7 @@ from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNe
 from forestay.domain.exceptions.evidence.evidence import Evidence
 
 ACCEPTED = 0.85
-SURE_AND_WRONG = 0.03
+SURE_AND_WRONG = 0.035
 RETRY = 0.90
 HARMFUL = 0.015
 

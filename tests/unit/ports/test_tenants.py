@@ -51,6 +51,7 @@ WITHOUT_TENANT = {
     "IncidentStore.decisions": OF_INCIDENT,
     "IncidentStore.get_steps": OF_INCIDENT,
     "IncidentStore.steps": OF_INCIDENT,
+    "IncidentStore.refresh": "reads and writes nothing",
 }
 LOOP = "a loop of the reconciler or of a server that does its duty for all tenants"
 FOR_ALL = {

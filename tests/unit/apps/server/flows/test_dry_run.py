@@ -54,7 +54,14 @@ async def test_what_a_run_would_do(domain: Domain) -> None:
         ]  # fmt: skip
         assert (forecast["problems"], forecast["jobs"], forecast["missing"]) == ([], 3, 2)
         assert forecast["tasks"][0]["inputs"]["missing"] == ["/nowhere/monday.fa"]
-        assert forecast["tasks"][0]["resources"] == {"cpus": 4, "memory": 30 << 30, "disk": 0, "gpus": 0, "wall": 7200}
+        assert forecast["tasks"][0]["resources"] == {
+            "cpus": 4,
+            "memory": 30 << 30,
+            "disk": 0,
+            "gpus": 0,
+            "wall": 7200,
+            "nodes": 1,
+        }
         assert problem(await person.get(f"/v1/flows/{forecast['version']}"), 404), "the flow was not stored"
 
         lines = list(dry_run_lines(forecast, 100))
