@@ -357,7 +357,7 @@ def _log_end(seen: PreparedEvidence, matches: Sequence[PatternMatch], first: int
     behind = -1
     run = indented = 0
     parted = False
-    two_parts = any(line.startswith(OUTPUT_FOLLOWS) for line in seen.lowered)
+    two_parts = f"\n{OUTPUT_FOLLOWS}" in "\n".join(("", *seen.lowered))
     for place in range(seen.log_lines - 1, first - 1, -1):
         line = seen.lowered[place]
         if not line or seen.quoted >> place & 1:

@@ -6,6 +6,7 @@ All conditions of a pattern must hold. Matching is pure and returns what matched
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
@@ -240,20 +241,22 @@ class PatternIndex:
 
     def _matched(self, seen: PreparedEvidence) -> Mapping[str, int]:
         """The lines that each expression matches. Lines are bits of a number."""
-        matched: dict[str, int] = {}
+        matched: defaultdict[str, int] = defaultdict(int)
         known, lines = seen.last, seen.lines
         if known is not None and known.matched is not None:
             before = seen.log_lines - known.log_lines
             lines = lines[:before]
             own = self._expressions.names
-            matched = {name: bits << before for name, bits in known.matched.items() if name in own}
-        for place, line in enumerate(lines):
-            expressions = self._expressions.found_in(line)
-            if begins := behind_prefix(seen.lowered[place]):
+            matched.update((name, bits << before) for name, bits in known.matched.items() if name in own)
+        found_in, bit = self._expressions.found_in, 1
+        for line, lowered in zip(lines, seen.lowered, strict=False):
+            expressions = found_in(line)
+            if begins := behind_prefix(lowered):
                 expressions += self._anchored.found_in(line[begins:])
             for expression in expressions:
-                matched[expression] = matched.get(expression, 0) | 1 << place
-        return matched
+                matched[expression] |= bit
+            bit <<= 1
+        return dict(matched)
 
 
 def _facts(when: PatternConditions) -> list[Hashable]:

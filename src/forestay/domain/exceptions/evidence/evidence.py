@@ -331,7 +331,9 @@ class PreparedEvidence:
             every = range(len(self.lines))
             left = sum(1 << place for place in every if search.finds(self.lines[place], self.lowered[place]))
         else:
-            left = self.matched.get(search.expression, 0) & ~self.matched.get(search.without, 0)
+            left = self.matched.get(search.expression, 0)
+            if left and search.without:
+                left &= ~self.matched.get(search.without, 0)
         left &= among
         places: list[int] = []
         while left and len(places) < most:

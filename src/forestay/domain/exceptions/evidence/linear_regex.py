@@ -54,4 +54,4 @@ class ExpressionSet:
             return []
         # A lone surrogate, which JSON may contain, cannot be encoded.
         found = self._filter.Match(text.encode("utf-8", "replace"))
-        return [self._expressions[number] for number in found] if found else []
+        return list(map(self._expressions.__getitem__, found)) if found else []

@@ -45,7 +45,8 @@ _HINTS = (
 def redacted(text: str) -> str:
     """The text without what looks like a secret."""
     lowered = text.lower()
-    if not any(hint in lowered for hint in _HINTS):
+    # Without a generator, which takes twice as long: every line that is shown is looked at.
+    if not any(map(lowered.__contains__, _HINTS)):
         return text
     # The result of one rule may match another; a second round finds it, and a third changes nothing.
     for _ in range(4):
