@@ -27,7 +27,8 @@ assert spawner is not None
 
 def run(script: str) -> str:
     """What a script prints that has a spawner."""
-    done = subprocess.run([sys.executable, "-c", PRELUDE + script], capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", PRELUDE + script]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -164,7 +165,10 @@ if killer == 0:
     while True:
         for task in open(f"/proc/{parent}/task/{parent}/children").read().split():
             if int(task) != os.getpid():
-                os.kill(int(task), signal.SIGKILL)
+                try:
+                    os.kill(int(task), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 for _ in range(50):
     pid = spawner.start("/bin/sleep", ["sleep", "600"], {}, 2)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
