@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
 if TYPE_CHECKING:
@@ -18,6 +19,11 @@ MINUTE = 60
 def needs(job: JobExecutorInterface) -> ResourcesJson:
     """The needs of a job; for a group, Snakemake's total for all its jobs."""
     known: Mapping[str, Any] = job.resources
+    if (nodes := _amount(known.get("nodes"))) > 1:
+        # The job is Snakemake itself, which would run once on each node and make the same files.
+        raise WorkflowError(
+            f"job {job.name} asks for {nodes} nodes, and jobs of Snakemake run on one node: Snakemake itself would run on each"
+        )
     cpus = _amount(known.get("cpus_per_task")) or max(1, int(job.threads))
     resources_json: ResourcesJson = {"cpus": cpus}
     memory = _amount(known.get("mem_mb"), MB) or cpus * _amount(known.get("mem_mb_per_cpu"), MB)

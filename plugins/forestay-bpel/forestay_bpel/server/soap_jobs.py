@@ -105,7 +105,7 @@ async def _submit(context: RequestContext, who: Principal, asked: soap.SoapReque
             name=made.name,
             command=[_plain(word) for word in pattern.command],
             environment={name: _plain(word) for name, word in pattern.environment.items()},
-            resources=ResourcesIn(cpus=need.cpus, memory=need.memory, disk=need.disk, wall=need.wall),
+            resources=ResourcesIn(cpus=need.cpus, memory=need.memory, disk=need.disk, wall=need.wall, nodes=need.nodes),
             inputs=[InputIn(name=name, source=_plain(source)) for name, source in pattern.inputs.items()],
             outputs=list(dict.fromkeys(pattern.outputs.values())),
             container=_plain(pattern.container),

@@ -94,6 +94,13 @@ async def test_submit_poll_register_and_be_told(server: RunningServer, tenant: s
         assert value(polled, "state") == "completed"
 
 
+async def test_a_job_of_several_nodes_asks_for_as_many(server: RunningServer, tenant: str) -> None:
+    ada = server.person("submitter", tenant=tenant)
+    nodes = "<d:Resources><d:TotalResourceCount><d:Exact>3</d:Exact></d:TotalResourceCount></d:Resources>"
+    job = value(await call(ada, f"<j:submit>{definition('wide', 'true', more=nodes)}</j:submit>"), "jobId")
+    assert (await read(ada, job))["resources"]["nodes"] == 3
+
+
 async def test_a_job_that_is_forgotten_is_unattended(server: RunningServer, tenant: str) -> None:
     ada = server.person("submitter", tenant=tenant)
     job = value(await call(ada, f"<j:forget>{definition('tidy', 'false')}</j:forget>"), "jobId")

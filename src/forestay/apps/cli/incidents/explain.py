@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from forestay.client.api.schemas import IncidentWhole, Job
 
 MOST = 20
+MOST_RANKS = 4
+"""The ranks of a job of several nodes that are listed."""
 INDENT = 12
 """The column of the values."""
 STATES = {
@@ -150,6 +152,8 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
     evidence: dict[str, Any] = incident["context"].get("evidence", {})
     yield paint(f"Attempt {incident['attempt']}, {moment(incident['at'])}", "bold")
     yield f"  Seen      {neutral.line(_seen(evidence))}"
+    for line in _ranks(evidence):
+        yield f"            {neutral.line(line)}"
     sure = f"{100 * float(finding.get('confidence', 0)):.0f} % sure"
     yield f"  Cause     {paint(incident['cause'], 'yellow')} ({sure}). {neutral.line(str(finding.get('words', '')))}"
     for line in finding.get("lines", [])[:3] or _last_lines(evidence):
@@ -177,6 +181,13 @@ def _incident(incident: IncidentWhole, paint: Callable[..., str]) -> Iterator[st
     note = f": {neutral.line(incident['note'])}" if incident["note"] and incident["note"] not in reasons else ""
     words = STATES.get(incident["state"], incident["state"])
     yield f"  Now       {paint(words, 'red' if incident['state'] in {'held', 'failed'} else 'green')}{note}"
+
+
+def _ranks(evidence: dict[str, Any]) -> list[str]:
+    """How the ranks of a job of several nodes ended, the one that failed first at the beginning."""
+    ranks = [str(rank) for rank in evidence.get("ranks", ())]
+    more = len(ranks) - MOST_RANKS
+    return [*ranks[:MOST_RANKS], f"and {more} more ranks"] if more > 1 else ranks
 
 
 def _last_lines(evidence: dict[str, Any]) -> list[str]:

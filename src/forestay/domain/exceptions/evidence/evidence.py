@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from forestay.domain.exceptions.evidence.linear_regex import compiled
+from forestay.domain.exceptions.evidence.rank_log import log_of_failure
 from forestay.domain.exceptions.evidence.redaction import redacted, redacted_lines
 from forestay.domain.jobs.job_document import AttemptResult, JobDocument
 from forestay.domain.jobs.lifecycle import Event
@@ -200,14 +201,14 @@ def evidence_of(document: JobDocument, log_tail: str) -> Evidence:
     return Evidence(
         exit_code=last.exit_code,
         signal=last.signal,
-        log_tail=redacted_lines(bounded_lines(log_tail)),
+        log_tail=redacted_lines(bounded_lines(log_of_failure(log_tail, last.ranks))),
         peak_memory=last.peak_memory,
         memory_limit=needs.memory or None,
         oom_kills=last.oom_kills,
         disk_left=last.disk_left,
         wall_time=last.wall,
         time_limit=needs.wall,
-        node=last.host,
+        node=_host_of_failure(last),
         stage=_stage(last),
         more={"reason": last.reason, **_told(last)},
     )
@@ -249,6 +250,12 @@ def _stage(ending: AttemptResult) -> AttemptStage:
         return AttemptStage(ending.stage or "")
     except ValueError:
         return _STAGES.get(ending.reason, AttemptStage.EXECUTING)
+
+
+def _host_of_failure(ending: AttemptResult) -> str:
+    """The host of the rank that failed first; for a job of one node, and where no rank failed by itself, that of the pilot."""
+    first = ending.ranks[0] if ending.ranks else None
+    return first.host if first is not None and not first.stopped_for else ending.host
 
 
 def _told(ending: AttemptResult) -> dict[str, object]:

@@ -172,3 +172,16 @@ def test_no_line_wraps_at_a_hundred_columns(forestay: Shell, api: FakeApi) -> No
     assert " ".join(LONG.split()) in forestay("explain", job["id"]).out, (
         "whoever reads it by a program gets whole lines"
     )
+
+
+def test_the_ranks_of_a_job_of_several_nodes_are_listed(forestay: Shell, api: FakeApi) -> None:
+    ranks = [
+        "rank 5 on n6: exit code 3",
+        *(f"rank {rank} on n{rank + 1}: signal 9, rank 5 failed" for rank in range(5)),
+    ]
+    incident = incident_json(5, task="align:4711")
+    incident["context"]["evidence"] |= {"node": "n6", "ranks": ranks}
+    api.incidents.append(incident)
+    shown = forestay("explain", "00000005").out
+    assert "Seen      exit code 7, on n6\n            rank 5 on n6: exit code 3\n" in shown
+    assert "rank 2 on n3: signal 9, rank 5 failed\n            and 2 more ranks\n" in shown
