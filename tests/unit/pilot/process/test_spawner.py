@@ -159,17 +159,19 @@ print(os.waitpid(spawner.start("/bin/true", ["true"], {}, 2), 0)[1])
 def test_a_child_that_is_killed_at_its_start_holds_up_nobody() -> None:
     """As one in a control group that is ended, at whatever step it is."""
     script = """
+import time
 parent = os.getpid()
 killer = os.fork()
 if killer == 0:
     while True:
+        time.sleep(0.0005)
         for task in open(f"/proc/{parent}/task/{parent}/children").read().split():
             if int(task) != os.getpid():
                 try:
                     os.kill(int(task), signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-for _ in range(50):
+for _ in range(10):
     pid = spawner.start("/bin/sleep", ["sleep", "600"], {}, 2)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
 os.kill(killer, signal.SIGKILL)
