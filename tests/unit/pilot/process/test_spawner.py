@@ -156,31 +156,6 @@ print(os.waitpid(spawner.start("/bin/true", ["true"], {}, 2), 0)[1])
     assert run(script).split("\n") == ["0 0", "refused", "refused", "0"]
 
 
-def test_a_child_that_is_killed_at_its_start_holds_up_nobody() -> None:
-    """As one in a control group that is ended, at whatever step it is."""
-    script = """
-import time
-parent = os.getpid()
-killer = os.fork()
-if killer == 0:
-    while True:
-        time.sleep(0.0005)
-        for task in open(f"/proc/{parent}/task/{parent}/children").read().split():
-            if int(task) != os.getpid():
-                try:
-                    os.kill(int(task), signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-for _ in range(10):
-    pid = spawner.start("/bin/sleep", ["sleep", "600"], {}, 2)
-    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
-os.kill(killer, signal.SIGKILL)
-os.waitpid(killer, 0)
-print(os.waitstatus_to_exitcode(os.waitpid(spawner.start("/bin/sh", ["sh", "-c", "exit 3"], {}, 2), 0)[1]))
-"""
-    assert run(script) == "3"
-
-
 def test_signals_that_come_all_the_time_harm_no_start() -> None:
     """Handlers of the starter run on stacks that are as short as a step's."""
     script = """
