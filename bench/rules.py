@@ -33,6 +33,7 @@ from forestay.adapters.sql.job_store import SqlJobStore
 from forestay.domain.exceptions.causes.cause import Cause
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.context import Context, read_context
+from forestay.domain.rules.rule_index import IndexedSet, RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_set import (
     RuleSet,
     RuleSetId,
@@ -44,9 +45,7 @@ from forestay.domain.rules.rule_set import (
     diff,
     with_tree,
 )
-from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
-from forestay.domain.rules.tree_index import IndexedSet
 from forestay.services.rules import rule_store
 from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_store import RuleStore

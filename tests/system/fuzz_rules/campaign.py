@@ -19,8 +19,8 @@ from forestay.adapters.cel.conditions import CelConditions
 from forestay.adapters.cel.sandbox import CelSandbox
 from forestay.domain.rules.condition import ConditionVerdict, Erred, Evaluate
 from forestay.domain.rules.context import read_context
+from forestay.domain.rules.rule_index import TreeIndex
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, walk
-from forestay.domain.rules.tree_index import TreeIndex
 
 CONTEXTS = 2
 GENERAL, REFINED = Conclusion("general"), Conclusion("refined")

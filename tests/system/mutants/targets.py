@@ -75,10 +75,9 @@ TARGETS: tuple[Target, ...] = (
     ),
     *_of(
         "rule walk",
-        (f"{DOMAIN}/rules/rule_tree", "domain/rules/test_rule_tree.py domain/rules/test_rule_set.py domain/rules/test_tree_index.py", "services/rules services/exceptions/test_failures.py"),
-        (f"{DOMAIN}/rules/rule_set", "domain/rules/test_rule_tree.py domain/rules/test_rule_set.py domain/rules/test_tree_index.py", "services/rules services/exceptions/test_failures.py"),
-        (f"{DOMAIN}/rules/rule_set_index", "domain/rules/test_tree_index.py domain/rules/test_rule_set.py", "services/rules services/exceptions/test_failures.py"),
-        (f"{DOMAIN}/rules/tree_index", "domain/rules/test_tree_index.py", "services/rules"),
+        (f"{DOMAIN}/rules/rule_tree", "domain/rules/test_rule_tree.py domain/rules/test_rule_set.py domain/rules/test_rule_index.py", "services/rules services/exceptions/test_failures.py"),
+        (f"{DOMAIN}/rules/rule_set", "domain/rules/test_rule_tree.py domain/rules/test_rule_set.py domain/rules/test_rule_index.py", "services/rules services/exceptions/test_failures.py"),
+        (f"{DOMAIN}/rules/rule_index", "domain/rules/test_rule_index.py domain/rules/test_rule_set.py", "services/rules services/exceptions/test_failures.py"),
     ),
     *_of(
         "compensation",

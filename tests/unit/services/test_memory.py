@@ -57,7 +57,7 @@ REASONS = {
     "domain/scheduling/cache_domains.py:CacheDomain.idle": "jobs that wait, and leave when they are taken",
     "domain/scheduling/cache_domains.py:CacheDomain.quarantine": "jobs that wait, and leave when they are taken",
     "domain/scheduling/delay_scheduling.py:DelayScheduler._deadlines": "a heap of one entry for each job that waits",
-    "domain/scheduling/failing_work.py:FailingWork.specifications": "specifications that fail on many hosts; the tracker drops the oldest work",
+    "domain/scheduling/host_health.py:FailingWork.specifications": "specifications that fail on many hosts; the tracker drops the oldest work",
     "domain/scheduling/matching.py:Matching._sites": "one entry for each site, which the operator names",
     "domain/scheduling/waiting_jobs.py:Queue.order": "a heap of the jobs that wait, out of which they are taken",
     "domain/scheduling/waiting_jobs.py:_FileWaiters.jobs": "jobs that wait; half of the list at most has left",

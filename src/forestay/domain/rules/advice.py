@@ -7,7 +7,7 @@ from typing import Any
 
 from forestay.domain.exceptions.causes.cause import Cause, RetryNeed
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentState
-from forestay.domain.exceptions.incidents.retry_verdict import verdict_words, wait_words
+from forestay.domain.exceptions.incidents.retry_policy import verdict_words, wait_words
 from forestay.domain.playbooks.action import ActionKind
 from forestay.domain.rules.answer import Answer, AnswerKind, answer_of_decision
 from forestay.domain.rules.incident_outcome import DEFAULT_POLICY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from forestay.domain.exceptions.incidents.retry_verdict import wait_words
+from forestay.domain.exceptions.incidents.retry_policy import wait_words
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, Walk
 
 

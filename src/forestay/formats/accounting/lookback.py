@@ -16,7 +16,7 @@ from forestay.domain.exceptions.causes.cause import CauseFinding
 from forestay.domain.exceptions.causes.classify import Classifier
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.evidence.past_attempt import PastAttempt, PastState
-from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.domain.rules.lost_hours import FIELDS, Loss, LostHours, PastRule
 from forestay.domain.rules.plain_condition import whole_condition
 from forestay.formats.accounting.condor_history import read_condor_history

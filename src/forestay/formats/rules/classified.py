@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from forestay.domain.exceptions.causes.classify import Classifier
-from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.domain.rules.advice import verdict_of
 from forestay.formats.rules.evidence_json import finding_to_json, read_evidence
 

@@ -26,7 +26,7 @@ from forestay.domain.exceptions.incidents.incident import (
     is_about,
     judged_again,
 )
-from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.domain.jobs.claim import needs_person
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.formats.rules.evidence_json import finding_to_json, read_evidence

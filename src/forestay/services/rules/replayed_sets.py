@@ -16,10 +16,9 @@ from forestay.domain.rules.answer import FIELDS_OF_DEFAULT, Answer, answer_of_ru
 from forestay.domain.rules.context import read_context
 from forestay.domain.rules.decision_groups import DecisionGroups, FieldsRead, fields_read
 from forestay.domain.rules.incident_outcome import FIELDS_OF_ATTEMPT
+from forestay.domain.rules.rule_index import IndexedSet, RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel
-from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import Conclusion
-from forestay.domain.rules.tree_index import IndexedSet
 from forestay.ports.rules.conditions import Conditions
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.rule_cache import DOMAIN, RuleCache

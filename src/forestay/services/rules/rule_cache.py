@@ -17,6 +17,7 @@ from typing import NamedTuple
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.condition import Evaluate
 from forestay.domain.rules.context import Context
+from forestay.domain.rules.rule_index import IndexedSet, RuleSetIndex, TreeIndex, decide_quickly
 from forestay.domain.rules.rule_set import (
     RuleChange,
     RuleSet,
@@ -30,9 +31,7 @@ from forestay.domain.rules.rule_set import (
     in_order,
     keys_for,
 )
-from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import RuleChangeRefused, RuleState, RuleTree
-from forestay.domain.rules.tree_index import IndexedSet, TreeIndex
 from forestay.ports.errors import Permanent, PortError, Transient
 from forestay.ports.jobs.job_store import Version as DocumentVersion
 from forestay.ports.rules.conditions import Conditions

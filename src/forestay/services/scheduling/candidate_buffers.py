@@ -18,7 +18,7 @@ from forestay.domain.jobs.claim import claimable
 from forestay.domain.jobs.hash_slots import SLOTS, hash_slot_of
 from forestay.domain.jobs.job_document import HIGHEST_PRIORITY, JobDocument, QueueLane, State, lane_named, lane_of
 from forestay.domain.jobs.resources import Resources, class_may_fit
-from forestay.domain.scheduling.failing_work import SlotTurn
+from forestay.domain.scheduling.host_health import SlotTurn
 from forestay.ports.clock import Clock
 from forestay.ports.errors import PortError
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored

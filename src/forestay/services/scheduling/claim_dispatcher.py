@@ -18,7 +18,7 @@ from forestay.domain.jobs.job_document import JobDocument, State, downstream_of,
 from forestay.domain.jobs.lifecycle import TransitionRefused
 from forestay.domain.jobs.requirements import LICENCES
 from forestay.domain.jobs.resources import Resources, less
-from forestay.domain.scheduling.failing_work import SlotTurn
+from forestay.domain.scheduling.host_health import SlotTurn
 from forestay.ports.clock import Clock, Ids
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.jobs.claim_releaser import release_write

@@ -15,10 +15,18 @@ from dataclasses import dataclass, field
 from forestay.domain.exceptions.evidence.evidence import evidence_of
 from forestay.domain.jobs.claim import AVOIDED
 from forestay.domain.jobs.job_document import AttemptOutcome, JobDocument, State
-from forestay.domain.scheduling import failing_work
 from forestay.domain.scheduling import host_health as health
-from forestay.domain.scheduling.failing_work import FailingWork, SlotTurn
-from forestay.domain.scheduling.host_health import HealthPolicy, HostFailure, HostHealth, HostStatus
+from forestay.domain.scheduling.host_health import (
+    FailingWork,
+    HealthPolicy,
+    HostFailure,
+    HostHealth,
+    HostStatus,
+    SlotTurn,
+    explained_work,
+    slot_turn,
+    work_keys,
+)
 from forestay.ports.clock import Clock
 from forestay.ports.documents import Document, DocumentStore, StoredDocument
 from forestay.ports.errors import PortError
@@ -115,8 +123,8 @@ class HostHealthTracker(HostFailures, WriteListener):
         def turn(document: JobDocument) -> SlotTurn:
             if probing and not self._well_elsewhere(document.specification, host):
                 return SlotTurn.AFTER_OTHERS if late else SlotTurn.NOT_HERE
-            names = failing_work.keys(document.owner, document.specification)
-            return failing_work.turn(works or {}, names, everywhere, now, self.policy)
+            names = work_keys(document.owner, document.specification)
+            return slot_turn(works or {}, names, everywhere, now, self.policy)
 
         return turn
 
@@ -126,7 +134,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         if known is None:
             return
         for document in documents if host in known.failing else ():
-            for key in failing_work.keys(document.owner, document.specification):
+            for key in work_keys(document.owner, document.specification):
                 if work := known.failing[host].get(key):
                     work.last = self.clock.now()
         host_health = known.healths.get(host)
@@ -185,7 +193,7 @@ class HostHealthTracker(HostFailures, WriteListener):
 
     def _fails(self, known: _TenantHosts, document: JobDocument, host: str) -> None:
         works = known.failing.setdefault(host, {})
-        for key in failing_work.keys(document.owner, document.specification):
+        for key in work_keys(document.owner, document.specification):
             works.setdefault(key, FailingWork()).note(document.specification, self.clock.now())
             known.failing_on.setdefault(key, set()).add(host)
         if len(works) > SPECIFICATIONS:
@@ -193,7 +201,7 @@ class HostHealthTracker(HostFailures, WriteListener):
 
     def _succeeds(self, known: _TenantHosts, document: JobDocument, host: str) -> None:
         """Record a success: the work no longer counts as failing on this host, nor as failing everywhere."""
-        for key in failing_work.keys(document.owner, document.specification):
+        for key in work_keys(document.owner, document.specification):
             known.failing.get(host, {}).pop(key, None)
             known.failing_on.pop(key, None)
 
@@ -213,7 +221,7 @@ class HostHealthTracker(HostFailures, WriteListener):
         known = self._tenants.get(tenant)
         if known is None or host not in known.failing:
             return ""
-        return failing_work.explained_work(known.failing[host], known.everywhere(), self.policy)
+        return explained_work(known.failing[host], known.everywhere(), self.policy)
 
     async def faulted(self, failures: Sequence[tuple[Stored, str]]) -> None:
         """Record failed attempts, each with its output: fast failures may be caused by their host."""

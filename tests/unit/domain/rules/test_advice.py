@@ -12,7 +12,7 @@ from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNe
 from forestay.domain.exceptions.evidence.evidence import Evidence
 from forestay.domain.exceptions.incidents.default_policy import FREE_TRIES, DefaultAction, carried_out, default_answer
 from forestay.domain.exceptions.incidents.incident import DEFAULT_POLICY, Decision, IncidentState
-from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.domain.jobs.claim import MAX_RELEASES
 from forestay.domain.jobs.job_document import EFFECTS, AttemptOutcome, AttemptResult, JobDocument, State, Token
 from forestay.domain.jobs.resources import Resources

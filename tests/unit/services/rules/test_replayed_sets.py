@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.sizes import examples
-from tests.unit.domain.rules.test_tree_index import PARTS, texts
+from tests.unit.domain.rules.test_rule_index import PARTS, texts
 
 from forestay.adapters.cel.conditions import CelConditions
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType

@@ -12,8 +12,15 @@ from typing import Any, NamedTuple, cast
 
 from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.pilot_finding import outputs_not_written
-from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE, RETRIES, Layer, Ledger, entered, with_told
-from forestay.domain.exceptions.incidents.retry_verdict import wait_words
+from forestay.domain.exceptions.incidents.retry_policy import (
+    INFRASTRUCTURE,
+    RETRIES,
+    Layer,
+    Ledger,
+    entered,
+    wait_words,
+    with_told,
+)
 from forestay.domain.jobs.claim import (
     AVOIDED,
     MAX_RELEASES,

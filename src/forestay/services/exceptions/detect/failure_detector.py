@@ -23,7 +23,7 @@ from forestay.domain.exceptions.evidence.evidence import Evidence, evidence_of
 from forestay.domain.exceptions.evidence.redaction import redacted_value
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident, failure_event, failure_incident_id, with_fingerprint
-from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.domain.jobs.container_image import wanted_runtimes
 from forestay.domain.jobs.job_document import JobDocument, instance_of, task_of
 from forestay.domain.jobs.lifecycle import Event

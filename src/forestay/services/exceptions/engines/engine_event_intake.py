@@ -26,7 +26,7 @@ from forestay.domain.exceptions.incidents.engine_run import (
 )
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState
-from forestay.domain.exceptions.incidents.retry_verdict import with_verdict
+from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.ports.clock import Clock
 from forestay.ports.errors import Permanent

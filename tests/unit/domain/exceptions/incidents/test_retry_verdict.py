@@ -9,8 +9,8 @@ from tests.unit.packs.shipped import classifier
 
 from forestay.domain.exceptions.causes.cause import SURE, Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.evidence.evidence import Evidence
-from forestay.domain.exceptions.incidents.retry_policy import INFRASTRUCTURE
-from forestay.domain.exceptions.incidents.retry_verdict import (
+from forestay.domain.exceptions.incidents.retry_policy import (
+    INFRASTRUCTURE,
     LONG_FOR_OUTPUTS,
     TRIES_WHEN_SURE,
     infrastructure_sign,

@@ -17,10 +17,9 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import Context, read_context
 from forestay.domain.rules.plain_condition import NOTHING, FieldComparison, conjunction_of
+from forestay.domain.rules.rule_index import IndexedSet, RuleSetIndex, TreeIndex, decide_quickly
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, TreeKey, changes_of, decide, with_tree
-from forestay.domain.rules.rule_set_index import RuleSetIndex, decide_quickly
 from forestay.domain.rules.rule_tree import Conclusion, Rule, RuleState, RuleTree, add, walk, with_rules
-from forestay.domain.rules.tree_index import IndexedSet, TreeIndex
 
 CONDITIONS = CelConditions()
 
