@@ -50,9 +50,8 @@ from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, R
 from forestay.ports.jobs.job_store import DocumentChange
 from forestay.services.exceptions.detect.failure_detector import failure_incident
 from forestay.services.flows.flow_store import FlowStore
-from forestay.services.rules.rule_cache import DOMAIN, RuleCache
 from forestay.services.rules.rule_replay import Replayed, ReplayRequest, RuleReplay
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import DOMAIN, RuleCache, RuleStore
 
 GOAL = 60.0
 """Seconds for so many incidents."""

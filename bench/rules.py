@@ -47,8 +47,7 @@ from forestay.domain.rules.rule_set import (
 )
 from forestay.domain.rules.rule_tree import ROOT, Conclusion, Rule, RuleState, RuleTree, add, walk
 from forestay.services.rules import rule_store
-from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore
 
 GOALS = {10_000: 100.0, 100_000: 5.0}
 PAUSE = 1.0

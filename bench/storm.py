@@ -30,9 +30,8 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.safeguards.safeguards import ALL_ACTS, RULE_ACTS, SITE_ACTS
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
-from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import DOMAIN, RuleStore
 
 GOAL = 10.0
 """Seconds in which every failure of 5,000 is handled."""

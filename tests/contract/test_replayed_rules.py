@@ -26,12 +26,11 @@ from forestay.ports.errors import NotFound
 from forestay.services.exceptions.inbox.error_triages import ErrorTriages
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules import rule_replay
-from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
 from forestay.services.rules.rule_promotion import NotPromoted, RulePromotion
 from forestay.services.rules.rule_proposals import RuleProposals
 from forestay.services.rules.rule_replay import NotReplayed, Replayed, ReplayRequest, RuleReplay
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore
 
 DEFAULT_POLICY = RuleSetId("lab", RuleSetLevel.DOMAIN, "site")
 HOLD = {"action": "hold"}

@@ -28,8 +28,14 @@ from forestay.domain.jobs.job_document import State
 from forestay.ports.documents import Document, DocumentStore
 from forestay.ports.errors import Conflict, NotFound, Transient
 from forestay.ports.jobs.job_store import DocumentChange, Unknown, Version, WriteResult, Written
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits, EmergencyStop
-from forestay.services.exceptions.safeguards.storm_tracker import KIND, CanaryOutcome, StormTracker, name_of
+from forestay.services.exceptions.safeguards.action_limits import (
+    STORMS,
+    ActionLimits,
+    CanaryOutcome,
+    EmergencyStop,
+    StormTracker,
+    name_of,
+)
 
 OpenAnother = Callable[[], Awaitable[Stores]]
 POLICY = SafeguardPolicy(owner_acts=RateLimit(500, 10 * MINUTE), rule_acts=RateLimit(10_000, MINUTE), lasts=MINUTE)
@@ -284,7 +290,7 @@ async def test_a_failure_counts_once_although_the_store_does_not_say_that_it_was
         async def put(self, documents: Sequence[tuple[Document, Version | None]]) -> Sequence[WriteResult]:
             results = list(await stores.documents.put(documents))
             for place, (document, _) in enumerate(documents):
-                if document.kind == KIND and not unclear:
+                if document.kind == STORMS and not unclear:
                     unclear.append(document.id)
                     results[place] = Unknown("the connection was closed")
             return results

@@ -18,7 +18,7 @@ from forestay.domain.jobs.job_document import AttemptOutcome, AttemptResult, Flo
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy, WhenExhausted
 from forestay.ports.jobs.job_store import DocumentChange, Record, Stored, Written
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_event import ExceptionEvent
 
 ATTEMPTS = [
     json.loads(line)

@@ -33,10 +33,9 @@ from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.errors import Transient
 from forestay.ports.jobs.job_store import Stored
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
-from forestay.services.rules.rule_cache import DOMAIN
+from forestay.services.exceptions.exception_event import ExceptionEvent
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import DOMAIN, RuleStore
 
 BEGIN = 1_790_000_000_000
 TENANTS = ("bio", "lab")

@@ -13,8 +13,8 @@ from tests.unit.apps.server.scripted_pilot import ScriptedPilot
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
-from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft
+from forestay.services.rules.rule_store import DOMAIN
 
 TENANT = "walk"
 GIB = 1 << 30

@@ -65,7 +65,6 @@ FOR_ALL = {
     "services/exceptions/recovery.py": LOOP,
     "services/flows/external_events.py": LOOP,
     "services/exceptions/safeguards/action_limits.py": LOOP,
-    "services/exceptions/safeguards/storm_tracker.py": "a storm of a site is one of all its tenants",
     "services/flows/completion_relay.py": LOOP,
     "services/flows/flow_suspensions.py": LOOP,
     "services/insertion/tes_tasks.py": LOOP,

@@ -11,10 +11,9 @@ from forestay.apps.server.flows.flow_routes import FlowOut, engine_of
 from forestay.apps.server.flows.run_routes import is_ours, run_of_tenant
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Submitter, TheDesk
+from forestay.apps.server.http.request_context import Submitter, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.formats.text.yaml_text import MAX_BYTES
 from forestay.ports.operations.identity import Role
 

@@ -64,10 +64,9 @@ from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.record.decision_log import DecisionLog
 from forestay.services.exceptions.recovery import ExceptionRecovery
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits, EmergencyStop
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits, EmergencyStop, StormTracker
 from forestay.services.exceptions.safeguards.approvals import Approvals
 from forestay.services.exceptions.safeguards.safeguards import ChainCounter, Safeguards
-from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.flows.compensation_library import CompensationLibrary
 from forestay.services.flows.completion_facts import CompletionFacts
 from forestay.services.flows.completion_relay import CompletionRelay
@@ -86,8 +85,7 @@ from forestay.services.peers.peer_registry import PeerRegistry
 from forestay.services.pilots.batch_status import BatchStatus
 from forestay.services.pilots.pilot_launches import PilotLaunches
 from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore
 from forestay.services.rules.worklet_selector import WorkletSelector
 from forestay.services.shared.checked_writer import CheckedWriter
 from forestay.services.shared.store_errors import StoreErrors, watched

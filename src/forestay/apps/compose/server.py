@@ -60,12 +60,11 @@ from forestay.services.pilots.pilot_drain import PilotDrain
 from forestay.services.pilots.pilot_enrolment import PilotEnrolment
 from forestay.services.pilots.pilot_launches import PilotLaunches
 from forestay.services.pilots.pilot_revocations import PilotRevocations
-from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_editor import RuleEditor
 from forestay.services.rules.rule_promotion import RulePromotion
 from forestay.services.rules.rule_proposals import RuleProposals
 from forestay.services.rules.rule_replay import RuleReplay
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore
 from forestay.services.rules.worklet_bindings import WorkletBindings
 from forestay.services.scheduling.candidate_buffers import CandidateSignal
 from forestay.services.scheduling.claim_dispatcher import ClaimDispatcher

@@ -35,7 +35,7 @@ from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import Written
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt, PastFailures
 from forestay.services.exceptions.detect.taught_patterns import TaughtPatterns
-from forestay.services.exceptions.pending_exception import is_job_failure
+from forestay.services.exceptions.exception_event import is_job_failure
 from forestay.services.exceptions.pipeline import BULK, ExceptionPipeline
 
 TRIES = 5

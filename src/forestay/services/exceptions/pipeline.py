@@ -40,9 +40,8 @@ from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.services.exceptions.act.action_executor import ActionExecutor, ActionTaken
 from forestay.services.exceptions.decide.decider import Decider
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt, FailureDetector, PastFailures
-from forestay.services.exceptions.pending_exception import PendingException
+from forestay.services.exceptions.exception_event import ExceptionEvent, PendingException, incident_raised
 from forestay.services.exceptions.record.decision_log import DecisionLog
 from forestay.services.exceptions.safeguards.safeguards import Safeguards
 from forestay.services.jobs.job_completions import FailureHandling

@@ -26,8 +26,8 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import NotFound, Permanent, Unreadable
 from forestay.ports.exceptions.incident_store import SHOWN_AFTER, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobQuery, JobStore, Stored
+from forestay.services.exceptions.exception_event import PendingException, is_job_failure
 from forestay.services.exceptions.failure_review import FailureReview
-from forestay.services.exceptions.pending_exception import PendingException, is_job_failure
 from forestay.services.exceptions.pipeline import BULK, LEFT_BEHIND, ExceptionPipeline
 from forestay.services.exceptions.record.decision_log import StatusChange
 from forestay.services.shared.polling import poll_forever

@@ -27,8 +27,8 @@ from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.flows.flow_engine import RunSummary
 from forestay.ports.jobs.job_store import JobStore, Record
 from forestay.services.exceptions.act.action_executor import ActionTaken
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.engines.engine_commands import Unanswered
+from forestay.services.exceptions.exception_event import ExceptionEvent, incident_raised
 from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledException
 from forestay.services.flows.run_context import instance_in, run_context
 

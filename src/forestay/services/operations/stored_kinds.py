@@ -186,7 +186,7 @@ KINDS: tuple[StoredKind, ...] = (
     _document("quota-ledger", "which attempts use a quota", Growth.NONE, "services/scheduling/quota_ledgers.py", "services/scheduling/quota_ledgers.py", "services/scheduling/quota_ledgers.py", "a day after it became empty"),
     _document("fair-share", "what each owner of a tenant used lately", Growth.NONE, "services/scheduling/fair_shares.py", "services/scheduling/fair_shares.py", "services/scheduling/fair_shares.py", "when the tenant has no shares any more"),
     _document("licence", "who holds the seats of a licence", Growth.NONE, "services/scheduling/licence_seats.py", "services/scheduling/licence_seats.py", "services/scheduling/licence_seats.py", "when the licence is removed"),
-    _document("storms", "the failures of the last minutes, and open storms", Growth.NONE, "services/exceptions/safeguards/storm_tracker.py", "services/exceptions/safeguards/storm_tracker.py", "", "one for each tenant"),
+    _document("storms", "the failures of the last minutes, and open storms", Growth.NONE, "services/exceptions/safeguards/action_limits.py", "services/exceptions/safeguards/action_limits.py", "", "one for each tenant"),
     _document("safeguard", "a rate limit's bucket", Growth.NONE, "services/exceptions/safeguards/action_limits.py", "services/exceptions/safeguards/action_limits.py", "", "one for each tenant, owner, site and rule"),
     _document("stop", "an emergency stop", Growth.NONE, "services/exceptions/safeguards/action_limits.py", "services/exceptions/safeguards/action_limits.py", "", "one for each tenant, and one for all"),
     _document("site", "the policy and the last report of a site", Growth.NONE, "services/sites/site_registry.py", "services/sites/site_registry.py", "", "one for each site"),

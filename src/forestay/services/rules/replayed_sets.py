@@ -21,7 +21,7 @@ from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.rules.conditions import Conditions
 from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_cache import DOMAIN, RuleCache
+from forestay.services.rules.rule_store import DOMAIN, RuleCache
 
 _TASK = "exception.task"
 

@@ -48,9 +48,8 @@ from forestay.services.flows.flow_store import FlowStore
 from forestay.services.jobs.store_marks import incidents_pruned_before
 from forestay.services.rules.playbook_store import PlaybookStore
 from forestay.services.rules.replayed_sets import ReplayedSets
-from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_editor import RuleDraft, check_draft, found_at
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore
 
 T = TypeVar("T")
 PAGE = 200

@@ -19,7 +19,7 @@ from forestay.ports.errors import Permanent
 from forestay.ports.flows.flow_engine import FlowEngine
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_store import RuleCache
 
 FRESH = 0.5
 """The greatest age in seconds of the copy of the rules."""

@@ -9,9 +9,10 @@ version check decides.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from forestay.domain.jobs.claim import claimable
@@ -27,7 +28,6 @@ from forestay.services.scheduling.claim_settings import ClaimSettings, ClaimTall
 from forestay.services.scheduling.fair_shares import FairShares
 from forestay.services.scheduling.job_eligibility import JobEligibility
 from forestay.services.scheduling.job_matcher import JobMatcher
-from forestay.services.scheduling.lane_buffer import LaneBuffer
 from forestay.services.shared.background_tasks import BackgroundTasks
 
 LEAST = 50
@@ -482,3 +482,28 @@ class CandidateBuffers:
 
     def _owns(self, job: str) -> bool:
         return self._slots is None or len(self._slots) == SLOTS or hash_slot_of(job) in self._slots
+
+
+@dataclass(slots=True, eq=False)
+class LaneBuffer:
+    """Candidates of one lane, in order, and where the next page begins."""
+
+    lane: QueueLane
+    foreign: bool
+    jobs: deque[Stored] = field(default_factory=deque)
+    cursor: str | None = None
+    reading: bool = False
+    ended_at: float | None = None
+    """When the end of the lane was reached; None while there is more to read."""
+    unfit: int = 0
+    """Candidates tried in a row that did not fit into the free resources."""
+    granted: set[str] = field(default_factory=set)
+    """Candidates that were given out of order."""
+    served: int = 0
+    """The dispatcher's count at which this buffer was last served; the lowest goes first among equals."""
+
+    def clear(self) -> None:
+        """Forget the candidates; the position of the next page is kept."""
+        self.jobs.clear()
+        self.granted.clear()
+        self.unfit = 0

@@ -33,10 +33,9 @@ from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.exceptions.record.decision_log import DecisionLog
 from forestay.services.exceptions.recovery import ExceptionRecovery
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits, StormTracker
 from forestay.services.exceptions.safeguards.approvals import Approvals
 from forestay.services.exceptions.safeguards.safeguards import ChainCounter, Safeguards
-from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.flow_suspensions import FlowSuspensions
 from forestay.services.flows.run_context import RunStates
@@ -45,8 +44,7 @@ from forestay.services.jobs.job_control import JobControl
 from forestay.services.pilots.batch_status import BatchStatus
 from forestay.services.pilots.pilot_launches import PilotLaunches
 from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore
 from forestay.services.shared.checked_writer import CheckedWriter
 
 PATTERNS = Patterns()

@@ -25,13 +25,12 @@ from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Written
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline, HandledException
 from forestay.services.exceptions.safeguards.action_limits import EmergencyStop
 from forestay.services.exceptions.safeguards.approvals import Approvals
-from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import DOMAIN, RuleStore
 
 DEFAULT_POLICY = RuleSetId("lab", RuleSetLevel.DOMAIN, DOMAIN)
 SUSPEND: dict[str, object] = {"action": "hold", "target": "job", "reason": "someone should look"}

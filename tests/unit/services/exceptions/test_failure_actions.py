@@ -20,8 +20,7 @@ from forestay.domain.jobs.job_document import State
 from forestay.domain.jobs.resources import Resources
 from forestay.domain.jobs.specification import RetryPolicy
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.services.exceptions.safeguards.action_limits import ActionLimits
-from forestay.services.exceptions.safeguards.storm_tracker import CanaryOutcome
+from forestay.services.exceptions.safeguards.action_limits import ActionLimits, CanaryOutcome
 
 NEEDS = Resources(cpus=1, memory=1 << 30)
 

@@ -45,9 +45,8 @@ from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStor
 from forestay.ports.jobs.job_store import DocumentChange, JobStore, Record, Stored, Written
 from forestay.services.exceptions.decide.decider import FRESH
 from forestay.services.exceptions.pipeline import ExceptionPipeline
-from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import DOMAIN, RuleStore
 
 OLD = 1_600_000_000_000
 OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=811.batch. Some of the step tasks have been OOM Killed.\n"

@@ -23,8 +23,8 @@ from forestay.domain.rules.decision_groups import fields_read
 from forestay.domain.rules.rule_set import RuleSet, RuleSetId, RuleSetLevel, TreeKey, with_tree
 from forestay.domain.rules.rule_tree import Conclusion, Rule, RuleState, RuleTree, add, walk
 from forestay.services.rules.replayed_sets import ReplayedSets
-from forestay.services.rules.rule_cache import RuleCache
 from forestay.services.rules.rule_replay import MOST, MOST_ALLOWED, ReplayRequest
+from forestay.services.rules.rule_store import RuleCache
 
 CONDITIONS = CelConditions()
 SITE = RuleSetId("lab", RuleSetLevel.DOMAIN, "site")

@@ -21,9 +21,8 @@ from forestay.domain.rules.condition import ConditionVerdict
 from forestay.domain.rules.context import read_context
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion, RuleState
-from forestay.services.rules.rule_cache import RuleCache, Rulings
 from forestay.services.rules.rule_editor import Edited, NotEdited, RuleDraft, RuleEditor
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore, Rulings
 
 DEFAULT_POLICY = RuleSetId("lab", RuleSetLevel.DOMAIN, "site")
 HOLD = Conclusion(steps=({"action": "hold"},))

@@ -34,9 +34,8 @@ from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Written
 from forestay.services.exceptions.act.incident_closer import IncidentCloser
 from forestay.services.exceptions.pipeline import ExceptionPipeline
-from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
-from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_store import VERSION, RuleStore
+from forestay.services.exceptions.safeguards.action_limits import StormTracker
+from forestay.services.rules.rule_store import VERSION, RuleCache, RuleStore
 from forestay.services.shared.checked_writer import CheckedWriter, ProposedWrite, WriteApplied, WriteUnsettled
 from forestay.services.shared.quarantine import OUTAGE, Quarantine
 

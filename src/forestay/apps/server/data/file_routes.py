@@ -10,9 +10,8 @@ from forestay.apps.server.data.file_answers import FileOut, FilesOut
 from forestay.apps.server.data.schemas import MarkIn, ReplicaIn, ReplicaOutIn
 from forestay.apps.server.http.answers import errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.data.replica import LogicalFile, Replica, Viewpoint
 from forestay.domain.data.storage_element import StorageElement, wrong_path
 from forestay.domain.jobs.inputs import catalogue_name, produced, wrong_name

@@ -8,9 +8,8 @@ from forestay.apps.server.data.file_answers import UploadsOut
 from forestay.apps.server.data.schemas import UploadsIn
 from forestay.apps.server.http.answers import errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk
+from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.claim_outputs import attempt_folder
 from forestay.apps.server.pilots.claim_tasks import task_uploads
 from forestay.domain.jobs.claim import not_held

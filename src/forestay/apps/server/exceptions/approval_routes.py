@@ -7,10 +7,9 @@ from fastapi import Response
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.approvals import ApprovalOut, State, approval_public, carry_out
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Approver, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Approver, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.safeguards.approval_policy import ApprovalStage
 from forestay.ports.errors import Conflict, NotFound, Permanent
 from forestay.ports.operations.identity import Role

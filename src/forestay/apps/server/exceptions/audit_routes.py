@@ -7,10 +7,9 @@ from typing import Annotated, Any
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.request_context import Operator, TheDesk
+from forestay.apps.server.http.request_context import Operator, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.formats.rules.audit_json import entry_public
 
 router = Router(prefix="/v1", tags=["audit"])

@@ -11,10 +11,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import EngineCaller, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import EngineCaller, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64, Model, PlainValue
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.engine_run import EngineEvent, EngineRun, EventKind, UnansweredAction
 from forestay.domain.exceptions.incidents.incident import CLOSED
 from forestay.domain.playbooks.engine_order import EngineOrder, OrderOutcome, OrderVerb

@@ -14,10 +14,9 @@ from forestay.apps.server.flows.flow_routes import engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.event_stream import EventStream, event
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, NoNul, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.inbox_action import (
     InboxOutcome,
     InboxRemedy,

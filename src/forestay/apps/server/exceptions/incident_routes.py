@@ -11,9 +11,8 @@ from fastapi import Depends, Query, Response
 from forestay.apps.server.exceptions.error_routes import RetryRecordOut, TriageOut, triage_public
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem, asked_time
-from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.error_triage import QUIET
 from forestay.domain.exceptions.incidents.inbox import WaitsFor
 from forestay.domain.exceptions.incidents.incident import Decision, IncidentState, as_judged

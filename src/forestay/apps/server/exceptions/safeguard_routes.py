@@ -9,10 +9,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.safeguards.rate_limit import pass_time
 from forestay.domain.exceptions.safeguards.safeguards import EVERY_TENANT, Stop
 from forestay.domain.exceptions.safeguards.storm import StormGroup

@@ -10,10 +10,9 @@ from pydantic import Field
 from forestay.apps.server.exceptions.error_routes import FingerprintId, RetryRecordOut
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, NoNul, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.causes.cause import Cause, CauseFinding, RetryNeed
 from forestay.domain.exceptions.causes.taught_pattern import RETRIES, TaughtPattern
 from forestay.domain.exceptions.evidence.linear_regex import LONGEST

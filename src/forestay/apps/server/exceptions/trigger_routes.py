@@ -11,10 +11,9 @@ from forestay.apps.server.flows.flow_routes import engine_of
 from forestay.apps.server.flows.run_routes import home_of, run_of_tenant
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, NoNul
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
 from forestay.formats.rules.playbook_json import read_playbook_text
 from forestay.ports.errors import Conflict, NotFound

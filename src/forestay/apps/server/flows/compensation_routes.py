@@ -11,10 +11,16 @@ from forestay.apps.server.flows.flow_routes import Version, engine_of
 from forestay.apps.server.flows.run_routes import AnsweredOut, check_owner, is_ours, run_of_tenant
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, Submitter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import (
+    RequestContext,
+    RuleAuthor,
+    Submitter,
+    TheDesk,
+    Viewer,
+    json_answer,
+)
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.definition.registered_compensation import ACTION
 from forestay.domain.flows.events import Verb, VerbKind
 from forestay.formats.flows.compensation_yaml import read_compensation_text, write_compensation_text

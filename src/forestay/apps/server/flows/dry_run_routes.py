@@ -13,11 +13,10 @@ from pydantic import Field
 from forestay.apps.server.flows.flow_routes import FlowName, FlowText, Version, flow_of_text
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, PlainValue
 from forestay.apps.server.jobs.job_answers import ResourcesOut
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.definition.flow_plan import FlowPlan
 from forestay.domain.flows.definition.flow_version import planned
 from forestay.domain.flows.execution.grown import grown_plan

@@ -9,10 +9,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Submitter, TheDesk
+from forestay.apps.server.http.request_context import Submitter, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, PlainValue
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.ports.errors import Permanent
 
 router = Router(prefix="/v1", tags=["runs"])

@@ -13,10 +13,9 @@ from pydantic import Field
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.approvals import WAITS, alone, ask, verb_act
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Holder, Id, Model, PlainValue, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.schemas import ContinueIn
 from forestay.domain.flows.definition.flow import Flow, all_tasks
 from forestay.domain.flows.definition.flow_pattern import JobPattern

@@ -10,10 +10,9 @@ from pydantic import Field
 from forestay.apps.server.flows.flow_routes import engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, PlainValue
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.definition.answer_form import answer_problems, completed_answer
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.errors import Conflict, NotFound

@@ -15,10 +15,9 @@ from forestay.apps.server.flows.flow_routes import FlowName, FlowVerbIn, Version
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.approvals import WAITS, alone, ask, verb_act
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64, Model, PlainValue
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.engine_run import engine_of_version
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
 from forestay.formats.flows.run_history import history_event_public

@@ -12,10 +12,9 @@ from pydantic import Field
 from forestay.apps.server.flows.flow_routes import FlowName, Version, engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, PlainValue, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.execution.run_names import run_keyed
 from forestay.domain.flows.schedule import DAY, MAX_CATCH_UP, MAX_CRON, NAME, Overlap, RunSchedule, start_key
 from forestay.formats.jobs.job_public import time_text

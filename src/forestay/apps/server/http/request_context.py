@@ -1,4 +1,4 @@
-"""The context of every route: the services, the caller, and the caches."""
+"""The context of every route: the services, the caller, the caches, and how it answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request
+import orjson
+from fastapi import Depends, Request, Response
 
 from forestay.adapters.prometheus.metrics import Metrics
 from forestay.apps.compose.proxies import CALLBACK_PURPOSE
@@ -341,6 +342,10 @@ SiteCaller = Annotated[Principal, Depends(allow(Role.SITE))]
 PilotCaller = Annotated[Principal, Depends(allow(Role.PILOT))]
 LatePilot = Annotated[Principal, Depends(allow(Role.PILOT, late=LATEST))]
 TheDesk = Annotated[RequestContext, Depends(_request_context)]
+
+
+def json_answer(data: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(data), status, headers, media_type="application/json")
 
 
 def settled(answer: Answer) -> Stored:

@@ -7,11 +7,10 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import NothingOut, errors
-from forestay.apps.server.http.request_context import Hinter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Hinter, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.insertion.conversation_answers import ConversationOut
 from forestay.apps.server.insertion.schemas import ToldIn
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.jobs.conversation import KIND, exchange_from
 from forestay.domain.jobs.job_document import downstream_of
 

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from forestay.apps.server.flows.flow_routes import FlowVerbIn, engine_of, verb_of
 from forestay.apps.server.flows.run_routes import is_ours, run_of_tenant
 from forestay.apps.server.http.problems import TITLES, HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.insertion.wes_answers import (
     ErrorOut,
@@ -30,7 +30,6 @@ from forestay.apps.server.insertion.wes_answers import (
     WesRunsOut,
 )
 from forestay.apps.server.jobs.job_log import stored_log
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.flows.events import VerbKind
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.formats.flows.flow_languages import LANGUAGES, PYTHON

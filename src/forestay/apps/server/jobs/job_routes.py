@@ -7,7 +7,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import orjson
 from fastapi import Header, Query, Request, Response
 from starlette.responses import PlainTextResponse
 
@@ -17,7 +16,15 @@ from forestay.apps.server.http.answers import errors
 from forestay.apps.server.http.approvals import WAITS, alone, ask
 from forestay.apps.server.http.event_stream import EventStream, event
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, Submitter, TheDesk, Viewer, settled
+from forestay.apps.server.http.request_context import (
+    Operator,
+    RequestContext,
+    Submitter,
+    TheDesk,
+    Viewer,
+    json_answer,
+    settled,
+)
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_answers import (
     CountsOut,
@@ -47,10 +54,6 @@ from forestay.services.shared.checked_writer import Answer, chapter_of
 router = Router(prefix="/v1", tags=["jobs"])
 MAX_RECORDS = 1000
 STEERED = errors(404, 409, body=True)
-
-
-def json_answer(data: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(data), status, headers, media_type="application/json")
 
 
 def kept_trace(traceparent: str | None) -> str:

@@ -8,9 +8,8 @@ from typing import Literal
 from fastapi import Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.request_context import TheDesk, Viewer
+from forestay.apps.server.http.request_context import TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.rules.incident_outcome import OutcomeKind
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.replay_json import hours

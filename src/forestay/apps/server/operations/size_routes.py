@@ -7,9 +7,8 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import Out, errors
-from forestay.apps.server.http.request_context import TheDesk, Viewer
+from forestay.apps.server.http.request_context import TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.services.operations.right_sizing import TaskSizes
 
 router = Router(tags=["watch"])

@@ -16,10 +16,9 @@ from forestay.apps.server.description import filters
 from forestay.apps.server.http.answers import errors
 from forestay.apps.server.http.event_stream import EventStream, event
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.jobs.job_filters import job_query, wanted
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.operations.watch_answers import AlertsOut, StatusOut
 from forestay.domain.jobs.hash_slots import own_hash_slots
 from forestay.formats.jobs.job_public import job_public, time_text, transition_public

@@ -11,9 +11,8 @@ from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.event_stream import EventStream, event
-from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.scheduling.routes import HostOut, host_told
 from forestay.domain.pilots.pilot import Pilot, PilotState
 from forestay.domain.pilots.presence import Presence, presence

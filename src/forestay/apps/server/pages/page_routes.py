@@ -25,12 +25,12 @@ from forestay.apps.server.http.request_context import (
     Viewer,
     context_of,
     cookie_of,
+    json_answer,
     session_of,
     token_of,
 )
 from forestay.apps.server.http.router import Route, Router
 from forestay.apps.server.http.schemas import Model, Reason, Word
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.formats.jobs.job_public import time_text
 from forestay.ports.operations.identity import IMPLIED, BadToken, Role
 from forestay.services.operations.browser_sessions import SESSION_SECONDS, word_against_forgery

@@ -10,10 +10,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import NothingOut, Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, allow
+from forestay.apps.server.http.request_context import RequestContext, TheDesk, Viewer, allow, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Word
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.peers.peer import Link, Peer
 from forestay.formats.ga4gh.peer_offer import offer_from_tags
 from forestay.formats.jobs.job_public import time_text

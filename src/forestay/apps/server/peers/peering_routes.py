@@ -11,11 +11,10 @@ from pydantic import Field
 from forestay.apps.server.flows.flow_routes import engine_of
 from forestay.apps.server.http.answers import NothingOut, Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk
+from forestay.apps.server.http.request_context import RequestContext, Submitter, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model
 from forestay.apps.server.insertion.wes_routes import runs_of
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.peers.peer import Peer
 from forestay.formats.ga4gh.wes_run import ENDED, WesRunState
 from forestay.ports.errors import NotFound

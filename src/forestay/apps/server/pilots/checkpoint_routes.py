@@ -6,9 +6,8 @@ from fastapi import Response
 
 from forestay.apps.server.http.answers import errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk
+from forestay.apps.server.http.request_context import PilotCaller, RequestContext, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.claim_outputs import ClaimedAttempt, is_its_own
 from forestay.apps.server.pilots.claim_tasks import files_on_element
 from forestay.apps.server.pilots.pilot_answers import CheckpointReplyOut

@@ -6,9 +6,15 @@ from fastapi import Response
 
 from forestay.apps.server.http.answers import NothingOut, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import AnEnroller, Enroller, RequestContext, SiteCaller, TheDesk
+from forestay.apps.server.http.request_context import (
+    AnEnroller,
+    Enroller,
+    RequestContext,
+    SiteCaller,
+    TheDesk,
+    json_answer,
+)
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.pilot_answers import EnrolmentOut
 from forestay.apps.server.pilots.schemas import EnrolmentIn, FailedChecksIn, PilotIn
 from forestay.domain.pilots.enrolment import Enrolment, EnrolmentCandidate, ForAnother, NotGood, digest

@@ -8,9 +8,8 @@ from fastapi import Query, Response
 
 from forestay.apps.server.http.answers import NothingOut, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.pilots.pilot_answers import DrainedOut, PilotsOut
 from forestay.apps.server.pilots.schemas import DrainIn, RevokeIn
 from forestay.domain.jobs.job_document import State

@@ -20,10 +20,10 @@ from forestay.apps.server.http.request_context import (
     PilotCaller,
     RequestContext,
     TheDesk,
+    json_answer,
 )
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.jobs.submissions import resources_from
 from forestay.apps.server.pilots.checkpoint_routes import manifest_from, report_from, stored_checkpoints
 from forestay.apps.server.pilots.claim_inputs import inputs_of

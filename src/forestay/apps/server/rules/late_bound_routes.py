@@ -10,10 +10,9 @@ from pydantic import Field
 from forestay.apps.server.flows.flow_routes import Version, engine_of
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, PlainValue
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.formats.jobs.job_public import time_text
 from forestay.services.rules.worklet_bindings import WorkletBinding
 from forestay.services.rules.worklet_replacement import WorkletReplacement

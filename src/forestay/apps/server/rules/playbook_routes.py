@@ -9,10 +9,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RuleAuthor, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RuleAuthor, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.playbooks.playbook import actions_of, playbook_as_plain
 from forestay.formats.jobs.job_public import time_text

@@ -12,10 +12,9 @@ from pydantic import Field
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.event_stream import EventStream, event, while_wanted
 from forestay.apps.server.http.problems import STATUS, HttpProblem, asked_time, body_of
-from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk
+from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.rules.rule_routes import (
     EditedOut,
     LevelName,

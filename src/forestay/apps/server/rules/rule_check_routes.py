@@ -9,10 +9,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RuleAuthor, TheDesk
+from forestay.apps.server.http.request_context import RuleAuthor, TheDesk, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, NoNul
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.apps.server.rules.rule_routes import ConclusionIn, Told
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.rules.condition import Erred

@@ -11,10 +11,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, RuleAuthor, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64, Id, Model, NoNul, PlainValue
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.exceptions.incidents.incident import Incident
 from forestay.domain.rules.context import FIELDS, read_context, told_by
@@ -25,8 +24,8 @@ from forestay.domain.rules.rule_tree import Conclusion, RuleState
 from forestay.formats.jobs.job_public import time_text
 from forestay.formats.rules.rule_json import change_shown, rule_shown, ruling_shown, set_shown
 from forestay.ports.operations.identity import Principal
-from forestay.services.rules.rule_cache import Rulings, rulings
 from forestay.services.rules.rule_editor import Edited, NotEdited, RuleDraft, found_at
+from forestay.services.rules.rule_store import Rulings, rulings
 
 router = Router(prefix="/v1/rules", tags=["rules"])
 LevelName = Annotated[RuleSetLevel, Path()]

@@ -9,10 +9,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import NothingOut, Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Administrator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Administrator, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.jobs.requirements import MAX_SEATS
 from forestay.domain.scheduling.licence import Licence
 from forestay.formats.jobs.job_json import Json

@@ -10,10 +10,9 @@ from pydantic import Field
 
 from forestay.apps.server.http.answers import NothingOut, Out, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, RequestContext, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.scheduling.quota import QuotaKind, QuotaLimits, QuotaPolicy, QuotaSubject
 from forestay.formats.jobs.job_json import Json
 from forestay.ports.errors import Conflict

@@ -8,10 +8,9 @@ from fastapi import Path, Response
 from pydantic import Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
-from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer
+from forestay.apps.server.http.request_context import Operator, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Model, Name, Reason
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.scheduling.host_health import HostHealth, explained
 from forestay.formats.jobs.job_json import Json
 from forestay.formats.jobs.job_public import time_text

@@ -9,11 +9,10 @@ from pydantic import AfterValidator, Field
 
 from forestay.apps.server.http.answers import Out, Time, errors
 from forestay.apps.server.http.problems import HttpProblem
-from forestay.apps.server.http.request_context import RequestContext, SiteCaller, TheDesk, Viewer
+from forestay.apps.server.http.request_context import RequestContext, SiteCaller, TheDesk, Viewer, json_answer
 from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import Id, Model, Name, Word
 from forestay.apps.server.jobs.job_answers import ResourcesOut
-from forestay.apps.server.jobs.job_routes import json_answer
 from forestay.domain.jobs.specification import MAX_NODES
 from forestay.domain.sites.fleet import size_for
 from forestay.domain.sites.launch import Launch, LaunchEnd, LaunchReport, LaunchState, NotNext, end_to_plain

@@ -39,10 +39,10 @@ from forestay.services.exceptions.act.failed_job_writes import default_answer_wr
 from forestay.services.exceptions.act.job_actions import ActionOutcome, JobAction
 from forestay.services.exceptions.act.playbook_runner import STANDS, PlaybookRunner
 from forestay.services.exceptions.engines.engine_commands import Unanswered
-from forestay.services.exceptions.pending_exception import PendingException
+from forestay.services.exceptions.exception_event import PendingException
 from forestay.services.exceptions.record.decision_log import DecisionLog, StatusChange, StepRequest, end_of
+from forestay.services.exceptions.safeguards.action_limits import StormTracker
 from forestay.services.exceptions.safeguards.safeguards import Permits
-from forestay.services.exceptions.safeguards.storm_tracker import StormTracker
 from forestay.services.shared.checked_writer import WriteApplied, Writer
 
 NOBODY = "this domain does not support it"

@@ -10,7 +10,7 @@ from forestay.domain.exceptions.incidents.incident import Decision
 from forestay.domain.exceptions.incidents.retry_policy import retries_told
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.domain.jobs.lifecycle import TransitionRefused
-from forestay.services.exceptions.pending_exception import PendingException
+from forestay.services.exceptions.exception_event import PendingException
 from forestay.services.shared.checked_writer import ProposedWrite
 
 

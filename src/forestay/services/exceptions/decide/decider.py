@@ -33,7 +33,7 @@ from forestay.domain.rules.rule_set import ANY_TASK, RuleSetLevel, Ruling
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.services.exceptions.detect.failure_detector import FailedAttempt
 from forestay.services.rules.playbook_store import PlaybookStore
-from forestay.services.rules.rule_cache import RuleCache
+from forestay.services.rules.rule_store import RuleCache
 
 FRESH = 0.5
 """The greatest age in seconds of the copy of the rules."""

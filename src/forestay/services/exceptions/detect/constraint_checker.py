@@ -16,7 +16,7 @@ from forestay.domain.exceptions.incidents.incident import CLOSED
 from forestay.domain.jobs.job_document import FlowRef, instance_of, task_of
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.flows.flow_checks import FlowChecks, InstanceRound
 from forestay.services.flows.flow_store import FlowStore

@@ -38,8 +38,8 @@ from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore, Stored
 from forestay.ports.pilots.pilot_store import PilotStore
-from forestay.services.exceptions.detect.exception_event import fitting
 from forestay.services.exceptions.detect.external_values import ExternalValues
+from forestay.services.exceptions.exception_event import fitting
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.run_context import RUN_FIELDS, RunStates, run_context
 from forestay.services.pilots.batch_status import BatchStatus
@@ -96,7 +96,7 @@ class FailureDetector:
         avoid: tuple[str, ...] = ()
         if document.last is not None and needs_container(document.last):
             finding, avoid = await self._container_finding(document, document.last.host, finding, now)
-        elif is_taught(finding.pattern) and finding.retry is RetryNeed.ELSEWHERE and evidence.node:
+        elif finding.retry is RetryNeed.ELSEWHERE and evidence.node and is_taught(finding.pattern):
             # The author of the pattern said that a retry needs another host.
             avoid = (evidence.node,)
         finding = with_verdict(finding, evidence)

@@ -13,7 +13,7 @@ from forestay.domain.exceptions.incidents.exception_type import ExceptionType
 from forestay.domain.jobs.job_document import JobDocument, State
 from forestay.ports.clock import Clock
 from forestay.ports.jobs.job_store import JobQuery, JobStore
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.jobs.job_context import job_context, place_of

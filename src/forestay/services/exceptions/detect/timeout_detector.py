@@ -15,7 +15,7 @@ from forestay.domain.flows.execution.run_names import job_of
 from forestay.domain.jobs.job_document import task_of
 from forestay.ports.clock import Clock
 from forestay.ports.flows.flow_engine import FlowEngine
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.flows.flow_store import FlowStore
 from forestay.services.flows.run_context import instance_in, run_context

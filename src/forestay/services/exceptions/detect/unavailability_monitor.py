@@ -23,7 +23,7 @@ from forestay.ports.errors import PortError
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import JobQuery, JobStore
 from forestay.ports.pilots.pilot_store import PilotStore
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
+from forestay.services.exceptions.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 from forestay.services.exceptions.record.decision_log import StatusChange
 from forestay.services.flows.flow_store import FlowStore

@@ -33,9 +33,9 @@ from forestay.ports.errors import Permanent
 from forestay.ports.exceptions.classifiers import CauseClassifiers
 from forestay.ports.exceptions.incident_store import IncidentStore, StoredIncidentStatus
 from forestay.ports.jobs.job_store import JobStore, Record, Written
-from forestay.services.exceptions.detect.exception_event import ExceptionEvent
 from forestay.services.exceptions.detect.failure_detector import LOG_KEPT
 from forestay.services.exceptions.engines.engine_commands import EngineCommands, EngineReporter
+from forestay.services.exceptions.exception_event import ExceptionEvent
 from forestay.services.exceptions.pipeline import ExceptionPipeline
 
 EVENT = "engine-event"

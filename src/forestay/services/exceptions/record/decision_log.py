@@ -31,7 +31,7 @@ from forestay.ports.clock import Clock
 from forestay.ports.errors import Conflict, NotFound, Permanent, Transient, Unreadable
 from forestay.ports.exceptions.incident_store import IncidentStore
 from forestay.services.exceptions.act.job_actions import ActionOutcome
-from forestay.services.exceptions.pending_exception import PendingException
+from forestay.services.exceptions.exception_event import PendingException
 from forestay.services.exceptions.record.audit_log import AuditLog
 from forestay.services.shared.incident_settlement import NOTE_KEPT
 

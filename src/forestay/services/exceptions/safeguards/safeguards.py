@@ -20,7 +20,7 @@ from forestay.domain.exceptions.safeguards.storm import FailureSignature
 from forestay.domain.playbooks.playbook import actions_of
 from forestay.ports.exceptions.incident_store import MAX_FOUND, IncidentQuery, IncidentStore
 from forestay.ports.jobs.job_store import JobStore
-from forestay.services.exceptions.pending_exception import PendingException, is_foreign_failure, signature_of
+from forestay.services.exceptions.exception_event import PendingException, is_foreign_failure, signature_of
 from forestay.services.exceptions.safeguards.action_limits import ActionLimits
 from forestay.services.exceptions.safeguards.approvals import Approvals
 

@@ -28,9 +28,8 @@ from forestay.domain.playbooks.engine_order import MAX_OPEN
 from forestay.domain.rules.rule_set import RuleSetId, RuleSetLevel
 from forestay.domain.rules.rule_tree import Conclusion
 from forestay.ports.exceptions.incident_store import IncidentQuery
-from forestay.services.rules.rule_cache import DOMAIN
 from forestay.services.rules.rule_editor import Edited, RuleDraft, RuleEditor
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import DOMAIN, RuleStore
 
 AGAIN: dict[str, object] = {"action": "resubmit"}
 

@@ -20,8 +20,7 @@ from forestay.domain.scheduling.host_health import HostHealth, HostStatus, as_pl
 from forestay.ports.documents import Document
 from forestay.ports.exceptions.incident_store import IncidentQuery
 from forestay.ports.jobs.job_store import DocumentChange, Stored, Written
-from forestay.services.rules.rule_cache import RuleCache
-from forestay.services.rules.rule_store import RuleStore
+from forestay.services.rules.rule_store import RuleCache, RuleStore
 
 NEEDS = Resources(cpus=1, memory=1 << 30)
 

@@ -15,7 +15,7 @@ from forestay.domain.exceptions.incidents.incident import PLAYBOOK, Decision, In
 from forestay.domain.exceptions.safeguards.safeguards import Chain, SafeguardPolicy
 from forestay.domain.jobs.job_document import FlowRef
 from forestay.ports.jobs.job_store import Record
-from forestay.services.exceptions.pending_exception import PendingException
+from forestay.services.exceptions.exception_event import PendingException
 from forestay.services.exceptions.safeguards.safeguards import ChainCounter
 
 
