@@ -24,6 +24,7 @@ from forestay.services.shared.checked_writer import (
     WriteListener,
     WriteUnsettled,
     _chapter_record,
+    concerns,
 )
 
 
@@ -63,7 +64,8 @@ class NaiveWriter:
 
     def _settled(self, stored: Stored) -> WriteApplied:
         for listener in self.listeners:
-            listener.notice(stored)
+            if concerns(listener, stored.document):
+                listener.notice(stored)
         return WriteApplied(stored)
 
 

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from forestay.domain.jobs.claim import CheckpointReport, save_checkpoint
 from forestay.domain.jobs.claim_access import held_by
@@ -29,6 +30,7 @@ from forestay.services.shared.checked_writer import Answer, ProposedWrite, Write
 class Checkpoints(WriteListener):
     """The service; one a server."""
 
+    part: ClassVar[str] = "checkpoint"
     writer: Writer
     elements: StorageAccess
     clock: Clock

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from forestay.domain.jobs.claim import confirm
 from forestay.domain.jobs.job_document import AttemptResult, JobDocument
@@ -21,12 +22,13 @@ from forestay.services.shared.checked_writer import ProposedWrite, WriteApplied,
 class CommittedOutputs(WriteListener):
     """The service; one a server."""
 
+    part: ClassVar[str] = "winner"
     writer: Writer
     remember: int = 100_000
     _proven: OrderedDict[str, AttemptResult] = field(default_factory=OrderedDict)
 
     def notice(self, stored: Stored) -> None:
-        """Called for each document written and acknowledged in this process."""
+        """Called for each document with committed outputs that is written and acknowledged in this process."""
         if stored.document.winner is not None:
             self._proven[stored.document.id] = stored.document.winner
             while len(self._proven) > self.remember:

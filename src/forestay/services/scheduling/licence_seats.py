@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from forestay.domain.jobs.claim import confirm
 from forestay.domain.jobs.job_document import JobDocument, State
@@ -46,6 +46,7 @@ class WantedSeats(NamedTuple):
 class LicenceSeats(WriteListener):
     """The service."""
 
+    part: ClassVar[str] = LICENCES
     documents: DocumentStore
     writer: Writer
     clock: Clock
@@ -193,9 +194,9 @@ class LicenceSeats(WriteListener):
                 self.changed()
 
     def notice(self, stored: Stored) -> None:
-        """Called for each job written here: if its attempt is over, its seats are returned."""
+        """Called for each job with licences that is written here: if its attempt is over, its seats are returned."""
         document = stored.document
-        if not document.extra or LICENCES not in document.extra or document.state is State.RUNNING:
+        if document.state is State.RUNNING:
             return
         over = {document.last.claim if document.last else "", document.former_claim or ""} - {""}
         self.give_back(dict.fromkeys(over, document))

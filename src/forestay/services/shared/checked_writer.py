@@ -94,6 +94,8 @@ class WriteListener(Protocol):
 
     label: ClassVar[str] = ""
     """The listener gets only jobs with this label; empty: all."""
+    part: ClassVar[str] = ""
+    """The listener gets only documents in which this field is set, their own or one of their extra fields; empty: all."""
 
     def notice(self, stored: Stored) -> None:
         """Called for each document written in this process; must not raise or wait."""
@@ -189,7 +191,7 @@ class CheckedWriter:
                 stored = Stored(change.document, result.version)
                 write_try.answer = write_try.refusal or WriteApplied(stored)
                 for listener in self.listeners:
-                    if not listener.label or listener.label in stored.document.labels:
+                    if concerns(listener, stored.document):
                         listener.notice(stored)
                 continue
             if isinstance(result, Conflicted):
@@ -197,6 +199,14 @@ class CheckedWriter:
             else:
                 self.tally.unknown += 1
             write_try.stored, write_try.detail = None, result.detail
+
+
+def concerns(listener: WriteListener, document: JobDocument) -> bool:
+    """Whether a listener gets a document."""
+    if listener.label and listener.label not in document.labels:
+        return False
+    name = listener.part
+    return not name or getattr(document, name, None) is not None or name in document.extra
 
 
 def _chapter_record(document: JobDocument, chapter: Chapter) -> Record:
