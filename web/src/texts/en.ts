@@ -419,6 +419,8 @@ export const en = {
     jobs: (well: number, bad: number, count: number) => `${well.toLocaleString("en")} succeeded, ${bad.toLocaleString("en")} failed of ${many(count, "job", "jobs")}`,
     schedule: (name: string) => `started by the schedule ${name}`,
     holders: (who: string) => `suspended by ${who}`,
+    inDomains: (names: string) => `in ${names}`,
+    thisDomain: "this domain",
     suspend: "Suspend",
     goOn: "Continue",
     goOnFor: (holder: string) => `Continue for ${holder}`,

@@ -413,6 +413,8 @@ export const zh: Texts = {
     jobs: (well, bad, count) => `${count} 个作业：${well} 成功，${bad} 失败`,
     schedule: (name) => `由计划 ${name} 启动`,
     holders: (who) => `由 ${who} 挂起`,
+    inDomains: (names) => `在 ${names}`,
+    thisDomain: "本域",
     suspend: "挂起",
     goOn: "继续",
     goOnFor: (holder) => `代 ${holder} 继续`,

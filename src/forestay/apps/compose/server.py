@@ -257,7 +257,12 @@ class ServerComponents:
             clock,
         )
         self.timeline = RunTimeline(
-            components.incidents, store, components.engine, components.engines, components.audit
+            components.incidents,
+            store,
+            components.engine,
+            components.engines,
+            components.audit,
+            components.documents,
         )
         self.inputs = InputCounter(clock)
         self.fleet = FleetView(store, components.pilots, self.sites, self.launches, self.hosts, clock)

@@ -452,6 +452,7 @@ class TaskJson(TypedDict):
     began: str | None
     finished: str | None
     after: list[str]
+    domains: dict[str, int]
 
 
 class ToldIncident(TypedDict):

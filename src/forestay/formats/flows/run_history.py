@@ -82,6 +82,17 @@ def _run_ended(facts: Facts) -> str:
     return f"{task_of(facts)}: sub-flow run {facts.get('index', 0)} {'succeeded' if facts.get('well') else 'failed'}{_because(facts)}"
 
 
+def _placed(facts: Facts) -> str:
+    what = f"{task_of(facts)}: sub-flow run {(facts.get('command') or {}).get('index', 0)}"
+    if "domain" not in facts:
+        return f"{what} is placed in a domain"
+    left = ", ".join(str(name) or "this domain" for name in facts.get("left") or ())
+    place = f"domain {facts['domain']}" if facts["domain"] else "this domain"
+    return f"{what} {'is being sent to' if facts.get('chosen') and facts['domain'] else 'runs in'} {place}" + (
+        f", before that in {left}" if left else ""
+    )
+
+
 def _verb(facts: Facts) -> str:
     on = facts.get("task") or "the run"
     return f"{facts.get('by') or 'Somebody'} requested: {str(facts.get('kind', '')).replace('-', ' ')} {on}{_because(facts)}"
@@ -116,6 +127,7 @@ _WORDS: dict[str, Callable[[Facts], str]] = {
     "close_wait": lambda facts: f"{task_of(facts)}: no longer waits for the event {facts.get('event')}",
     "ask_person": lambda facts: f"{task_of(facts)}: a person is asked",
     "close_question": lambda facts: f"{task_of(facts)}: the question is closed ({facts.get('outcome', 'withdrawn')})",
+    "place_run": _placed,
     "prepare_run": lambda facts: f"{task_of(facts)}: a sub-flow run is prepared",
     "last_state": lambda facts: f"The run {facts.get('ended')} is to be compensated",
     "steer_jobs": _steered,

@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from forestay.domain.exceptions.incidents.incident import Incident, StepMark, StepRecord
+from forestay.domain.flows.execution.run_names import run_of
+from forestay.domain.peers.placing import Placing, PlacingState
 from forestay.domain.playbooks.playbook_run import worklet_run
+from forestay.ports.documents import DocumentStore
 from forestay.ports.exceptions.incident_store import IncidentQuery, IncidentStore
 from forestay.ports.flows.flow_engine import FlowEngine, RunHistoryEvent
 from forestay.ports.jobs.job_store import JobStore
 from forestay.services.exceptions.engines.engine_commands import ANSWER, ORDER, EngineCommands
 from forestay.services.exceptions.engines.engine_event_intake import EVENT
 from forestay.services.exceptions.record.audit_log import AuditLog
+from forestay.services.flows.placed_runs import placings
 
 MOST = 10_000
 """The most lines of a story that are read."""
+PLACED = "place_run"
+"""The kind of an event in which a sub-flow that may run in another domain is placed."""
 MOST_INCIDENTS = 500
 MOST_ENTRIES = 5_000
 """The most entries of the audit log that are searched, newest first."""
@@ -37,6 +43,7 @@ class RunTimeline:
     engine: FlowEngine | None
     engines: EngineCommands
     audit: AuditLog
+    documents: DocumentStore
 
     async def events(self, run: str, *, tenant: str) -> Sequence[RunHistoryEvent]:
         """The events of a run that another engine reported, oldest first."""
@@ -75,7 +82,16 @@ class RunTimeline:
             cursor = page.cursor
             if cursor is None:
                 break
-        return lines
+        return await self._placed(run, lines)
+
+    async def _placed(self, run: str, lines: Sequence[RunHistoryEvent]) -> Sequence[RunHistoryEvent]:
+        """The lines, with the domain in which each sub-flow that may run elsewhere runs or ran."""
+        runs = [_sub_flow_run(run, line.facts) if line.kind == PLACED else "" for line in lines]
+        places = await placings(self.documents, sorted({name for name in runs if name}))
+        return [
+            line if name not in places else line._replace(facts={**line.facts, **_place_of(places[name])})
+            for name, line in zip(runs, lines, strict=True)
+        ]
 
     async def _incident(self, incident: Incident) -> Sequence[RunHistoryEvent]:
         finding: Any = incident.context.get("finding")
@@ -107,6 +123,18 @@ class RunTimeline:
             for entry in entries
             if entry.at >= started and (entry.on == run or entry.detail.get("incident") in incidents)
         ]
+
+
+def _sub_flow_run(run: str, facts: Mapping[str, Any]) -> str:
+    """The run that was requested of a sub-flow; empty if the event does not say which."""
+    command = facts.get("command") or {}
+    work = (command.get("order") or {}).get("work")
+    return run_of(run, str(work), int(command.get("index") or 0)) if work else ""
+
+
+def _place_of(placing: Placing) -> dict[str, Any]:
+    chosen = placing.state is PlacingState.CHOSEN
+    return {"domain": placing.at, "chosen": chosen, "left": [name for name in placing.tried if name != placing.at]}
 
 
 def _step(incident: Incident, record: StepRecord) -> RunHistoryEvent:

@@ -71,6 +71,11 @@ class PeerRegistry:
         name = who.subject.removeprefix(OWNER)
         return next((peer for peer in self._known.values() if peer.name == name), None)
 
+    @property
+    def any_known(self) -> bool:
+        """Whether a peer is registered."""
+        return len(self._known) > 0
+
     async def all(self) -> Sequence[Peer]:
         """By name; up to a second old."""
         return [peer_of(stored.document.body) for stored in await self.documents.find(KIND)]

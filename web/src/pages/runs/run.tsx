@@ -44,11 +44,12 @@ function Graph({ whole, steerable }: { whole: Whole; steerable: boolean }) {
       const task: TaskInstance | undefined = known.get(id);
       const state = texts.runs.tasks[task?.state ?? "waiting"] ?? task?.state ?? "";
       const jobs = task && task.count > 1 ? texts.runs.jobs(task.well, task.bad, task.count) : "";
+      const places = Object.keys(task?.domains ?? {}).map((name) => (name === "" ? texts.runs.thisDomain : name));
       const lit = LIT[task?.state ?? ""];
       return {
         id,
         label: `${id}: ${state} ${jobs}`,
-        height: jobs ? 84 : 64,
+        height: 64 + (jobs ? 20 : 0) + (places.length > 0 ? 20 : 0),
         ...(lit === undefined ? {} : { marks: { "data-lit": lit } }),
         content: (
           <>
@@ -57,6 +58,7 @@ function Graph({ whole, steerable }: { whole: Whole; steerable: boolean }) {
             </Text>
             <Text fz="xs">{state}</Text>
             {jobs && <Text fz="xs">{jobs}</Text>}
+            {places.length > 0 && <Text fz="xs">{texts.runs.inDomains(visible(places.join(", ")))}</Text>}
             {task && task.holders.length > 0 && <Text fz="xs">{texts.runs.holders(visible(task.holders.join(", ")))}</Text>}
           </>
         ),

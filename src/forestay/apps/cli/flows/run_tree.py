@@ -143,6 +143,8 @@ class Tree:
             parts.append(f"{count.bad:,} failed")
         if seconds := self._lasted(task):
             parts.append(lasting(seconds))
+        if where := _where(task.get("domains") or {}):
+            parts.append(where)
         if task["holders"]:
             parts.append("held by " + ", ".join(task["holders"]))
         if task["reason"]:
@@ -177,6 +179,14 @@ def word(run: RunJson | RunDetails) -> str:
 def container(task: str) -> str:
     """The task that encloses another: ``a@1/2/b`` is inside ``a``."""
     return task.rpartition("/")[0].rpartition("/")[0].rpartition("@")[0] if "/" in task else ""
+
+
+def _where(domains: Mapping[str, int]) -> str:
+    """In which domains the runs of a sub-flow are; a server of an earlier release does not say."""
+    names = {name or "this domain": runs for name, runs in sorted(domains.items())}
+    if len(names) == 1:
+        return f"in {next(iter(names))}"
+    return "in " + ", ".join(f"{name} ({runs})" for name, runs in names.items()) if names else ""
 
 
 def _title(task: TaskJson) -> str:

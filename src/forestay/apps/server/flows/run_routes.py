@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from forestay.apps.server.http.router import Router
 from forestay.apps.server.http.schemas import INT64, Model, PlainValue
 from forestay.domain.exceptions.incidents.engine_run import engine_of_version
 from forestay.domain.exceptions.incidents.incident import OWN_ENGINE
+from forestay.domain.flows.execution.run_names import run_of
 from forestay.formats.flows.run_history import history_event_public
 from forestay.formats.flows.run_public import run_public, state_public
 from forestay.formats.flows.run_story import story_public
@@ -29,6 +31,7 @@ from forestay.ports.exceptions.exception_engine import ExceptionEngine
 from forestay.ports.flows.flow_engine import RunHistoryEvent, RunQuery, RunSummary
 from forestay.ports.operations.identity import Principal, Role
 from forestay.services.exceptions.engines.engine_commands import Unanswered
+from forestay.services.flows.placed_runs import placings
 from forestay.services.flows.run_resumer import RunResumer
 from forestay.services.flows.run_starter import RunStarter
 
@@ -84,6 +87,8 @@ class TaskOut(Out):
     finished: Time | None
     after: list[str]
     """For a Python flow: the tasks that had ended when this one began."""
+    domains: dict[str, int]
+    """Of a task with a sub-flow that may run in other domains: how many of its runs are in each; the empty name is this domain."""
 
 
 class RunWaitOut(Out):
@@ -243,6 +248,10 @@ async def find_runs(
     return json_answer({"runs": [_shown(run) for run in page.runs], "cursor": page.cursor})
 
 
+MOST_PLACED = 500
+"""The most runs of sub-flows whose domains are shown with a run."""
+
+
 @router.get("/runs/{run}", response_model=RunDetailsOut, responses=errors(404, 501))
 async def read_run(context: TheDesk, who: Viewer, run: str) -> Response:
     """One run with its tasks."""
@@ -254,11 +263,30 @@ async def read_run(context: TheDesk, who: Viewer, run: str) -> Response:
     questions = await context.services.components.questions.of_run(run, works)
     asks = {question.task: (question.id, question.who) for question in questions}
     waits = waits_public(run, summary.owner, plain, suspension.holders, asks)
+    domains = await _domains(context, run, state["tasks"]) if is_ours(summary) else {}
+    for task in state["tasks"]:
+        task["domains"] = domains.get(task["id"], {})
     outputs = state["outputs"]
     if is_ours(summary):
         outputs = await context.services.run_outputs.shown(who.tenant, run, outputs)
     more = {"outputs": outputs, "flow_holders": list(suspension.holders), "waits": waits}
     return json_answer(_shown(summary) | state | more)
+
+
+async def _domains(context: RequestContext, run: str, tasks: Sequence[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """By task, in which domains its sub-flows were placed; nothing is searched in a domain without peers."""
+    parts = context.services.components
+    if not parts.peers.any_known:
+        return {}
+    runs = {
+        run_of(run, f"{task['id']}@{task['round']}", index): task["id"]
+        for task in tasks
+        for index in range(min(task["count"], MOST_PLACED))
+    }
+    domains: dict[str, Counter[str]] = {}
+    for placed in (await placings(parts.documents, list(runs)[:MOST_PLACED])).values():
+        domains.setdefault(runs[placed.run], Counter())[placed.at] += 1
+    return domains
 
 
 @router.get("/runs/{run}/history", response_model=HistoryOut, responses=errors(400, 404, 501))

@@ -56,6 +56,15 @@ def test_run_says_what_changes_and_gives_the_outputs(forestay: Shell, api: FakeA
     assert api.runs.flows["f" * 64] == FLOW
 
 
+def test_run_says_in_which_domains_sub_flows_run(forestay: Shell, api: FakeApi, flow: str) -> None:
+    first = task_json("first", "running", count=4, began=BEGAN, domains={"west": 3, "": 1})
+    second = task_json("second", "running", count=1, began=BEGAN, domains={"west": 1})
+    api.runs.put(run_json(1, task_json("first")), run_json(1, first, second), completed())
+    err = forestay("run", flow).err
+    assert "in this domain (1), west (3)" in err
+    assert " · in west\n" in err
+
+
 def test_run_in_json_is_quiet_about_the_rest(forestay: Shell, api: FakeApi, flow: str) -> None:
     run = api.runs.put(completed())
     assert forestay("run", flow, "--json").json["run"]["id"] == run
