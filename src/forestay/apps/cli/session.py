@@ -110,7 +110,16 @@ class Session:
         """The id of the named job."""
         import typer
 
-        ids = self.jobs([name])
+        from forestay.client.api.naming import is_batch_id
+        from forestay.client.transport.errors import Ambiguous, NotFoundError
+
+        try:
+            ids = self.jobs([name])
+        except (Ambiguous, NotFoundError) as error:
+            if not is_batch_id(name):
+                raise
+            message = f"{error}. What went wrong with a batch job: forestay explain {name}"
+            raise NotFoundError(message, status=404) from None
         if len(ids) != 1:
             raise typer.BadParameter(f"name one job, not {len(ids)}")
         return ids[0]

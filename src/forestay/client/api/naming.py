@@ -192,11 +192,18 @@ def resolve_incident(client: ForestayClient, name: str) -> str:
 
 
 def resolve_batch_id(client: ForestayClient, name: str) -> str | None:
-    """The newest incident of the job to which a batch system gave this id; None: there is none, or this is no such id."""
+    """The newest incident of the job to which a batch system gave this id, or of the only element of this array that failed.
+
+    None: there is none, or this is no such id. Raises Ambiguous if several elements failed.
+    """
     if not is_batch_id(name):
         return None
     matches = _matching_incidents(client, name)[0]["task"]
-    return matches.get(name)
+    if name not in matches and len(matches) > 1:
+        elements = sorted(matches, key=lambda task: [int(number) for number in re.findall(r"[0-9]+", task)])
+        some = ", ".join(elements[:5]) + (", …" if len(elements) > 5 else "")
+        raise Ambiguous(f"{len(elements)} elements of {name} failed: {some}; name one of them")
+    return matches.get(name) or next(iter(matches.values()), None)
 
 
 def _matching_incidents(client: ForestayClient, name: str) -> tuple[Mapping[str, dict[str, str]], int, bool]:
@@ -208,12 +215,17 @@ def _matching_incidents(client: ForestayClient, name: str) -> tuple[Mapping[str,
         seen += len(page.incidents)
         for incident in page.incidents:
             for field, text in _names_of(incident):
-                if text == name if field == "task" else len(name) >= SHORTEST and text.startswith(name):
+                if _is_task(text, name) if field == "task" else len(name) >= SHORTEST and text.startswith(name):
                     fields[field].setdefault(text, incident["id"])
         cursor = page.cursor
         if cursor is None:
             break
     return fields, seen, cursor is not None
+
+
+def _is_task(text: str, name: str) -> bool:
+    """Whether a task is the one with this name, or an element of this array."""
+    return text == name or (name.isdecimal() and text.startswith((f"{name}_", f"{name}+")))
 
 
 def _names_of(incident: IncidentJson) -> Iterable[tuple[str, str]]:

@@ -149,7 +149,7 @@ def _jobs(spool: Path) -> int | None:
 def _counted(spool: Path) -> str:
     jobs = _jobs(spool)
     if jobs is None:
-        return "not readable"
+        return "not readable" if os.path.lexists(spool) else "does not exist"
     return f"{number_of(jobs, 'job')} recorded"
 
 

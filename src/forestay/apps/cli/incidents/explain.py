@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MOST = 20
 MOST_RANKS = 4
 """The ranks of a job of several nodes that are listed."""
+SLURM_OUT_OF_MEMORY = 125
+"""What Slurm records in a signal's place after a kill by the kernel for memory."""
 INDENT = 12
 """The column of the values."""
 STATES = {
@@ -199,7 +201,9 @@ def _seen(evidence: dict[str, Any]) -> str:
     parts = []
     if evidence.get("exit_code") is not None:
         parts.append(f"exit code {evidence['exit_code']}")
-    if evidence.get("signal") is not None:
+    if evidence.get("signal") == SLURM_OUT_OF_MEMORY:
+        parts.append(f"out of memory ({SLURM_OUT_OF_MEMORY} in Slurm's record)")
+    elif evidence.get("signal") is not None:
         parts.append(f"signal {evidence['signal']}")
     if evidence.get("wall_time") is not None:
         limit = f" of {lasting(evidence['time_limit'])}" if evidence.get("time_limit") else ""

@@ -25,7 +25,7 @@ from forestay.domain.exceptions.incidents.engine_run import (
     taken,
 )
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState
+from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState, IncidentStatus
 from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.ports.clock import Clock
@@ -115,7 +115,8 @@ class EngineEventIntake:
             status = stored.status
             waits = status.state not in CLOSED
             if waits and _left_alone(event, status.state):
-                waits = not await self._close(stored)
+                closed = await self._close(stored)
+                waits, status = closed is None, closed or status
             answers.append(
                 EngineEventAnswer(
                     event.id, run_id, EngineReply.WAIT if waits else EngineReply.ON, status.id, status.note
@@ -123,12 +124,13 @@ class EngineEventIntake:
             )
         return answers
 
-    async def _close(self, stored: StoredIncidentStatus) -> bool:
-        """Close an incident whose answer nobody waits for any more; False if it is being answered at this moment."""
-        words = f"{stored.status.note}; handled by its engine" if stored.status.note else "handled by its engine"
+    async def _close(self, stored: StoredIncidentStatus) -> IncidentStatus | None:
+        """Close an incident whose answer nobody waits for any more; None if it is being answered at this moment."""
+        reason = stored.status.note.removesuffix("held for a person").rstrip("; ")
+        words = "; ".join(filter(None, [reason, "its engine does not wait for a person"]))
         moved = stored.status.moved(IncidentState.FAILED, now=self.clock.now(), note=words)
         (result,) = await self.incidents.put_statuses([(moved, stored.version)])
-        return isinstance(result, Written)
+        return moved if isinstance(result, Written) else None
 
     async def _runs(self, who: EngineReporter, events: Sequence[EngineEvent]) -> Mapping[str, EngineRun]:
         """The runs of a batch after its events. All are checked before any is written."""

@@ -80,7 +80,7 @@ def test_nothing_of_others_is_replaced_or_removed(forestay: Shell, place: Path) 
 def test_whether_a_watcher_acts(forestay: Shell, place: Path) -> None:
     forestay("shim", "install", str(place))
     spool = place.parent / "spool"
-    assert "not readable; no watcher acts" in forestay("shim").out
+    assert "does not exist; no watcher acts" in forestay("shim").out
     (spool / "new").mkdir(parents=True)
     (spool / "new" / "12.0.1").touch()
     (spool / "watch").write_text(f"{int(time.time()) + 60}\n0\n180\n")

@@ -185,3 +185,20 @@ def test_the_ranks_of_a_job_of_several_nodes_are_listed(forestay: Shell, api: Fa
     shown = forestay("explain", "00000005").out
     assert "Seen      exit code 7, on n6\n            rank 5 on n6: exit code 3\n" in shown
     assert "rank 2 on n3: signal 9, rank 5 failed\n            and 2 more ranks\n" in shown
+
+
+def test_an_array_is_named_by_its_elements_that_failed(forestay: Shell, api: FakeApi) -> None:
+    api.incidents += [incident_json(5, task="align:12_3"), incident_json(6, task="sort:120_1")]
+    assert forestay("explain", "12").out.startswith("align:12_3 of alice"), "the only one"
+    api.incidents.append(incident_json(7, task="align:12_10"))
+    ended = forestay("explain", "12")
+    assert ended.code != 0
+    assert "2 elements of 12 failed: 12_3, 12_10" in ended.err
+    assert forestay("explain", "12_10").out.startswith("align:12_10 of alice")
+
+
+def test_slurms_mark_for_a_kill_for_memory_is_no_signal(forestay: Shell, api: FakeApi) -> None:
+    incident = incident_json(5, task="align:12")
+    incident["context"]["evidence"] = {"exit_code": 0, "signal": 125}
+    api.incidents.append(incident)
+    assert "Seen      exit code 0, out of memory (125 in Slurm's record)\n" in forestay("explain", "12").out

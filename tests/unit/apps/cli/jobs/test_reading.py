@@ -290,3 +290,9 @@ def test_a_story_names_the_rule_and_its_reason(forestay: Shell, api: FakeApi) ->
     assert 'Retrying (rule 3592c0a2 of domain/site): if cause == "memory"; more memory helps.' in story
     assert "Retrying (a playbook)" in story, "an incident that is gone keeps no story from being told"
     assert "playbook:" not in story
+
+
+def test_a_batch_job_has_no_story_and_its_failure_is_where_explain_looks(forestay: Shell) -> None:
+    ended = forestay("story", "4711")
+    assert ended.code != 0
+    assert "What went wrong with a batch job: forestay explain 4711" in " ".join(ended.err.split())

@@ -540,3 +540,18 @@ async def test_the_story_joins_both_logs(server: RunningServer, tenant: str) -> 
         "The run is complete",
     ):
         assert word in words, words
+
+
+async def test_a_failure_that_its_engine_goes_on_with_is_not_said_to_wait_for_a_person(
+    server: RunningServer, tenant: str
+) -> None:
+    engine = server.person("engine", tenant=tenant, subject="mine")
+    unknown = {"exit_code": 1, "log_tail": "quux: all seats are taken"}
+    (answer,) = await report(engine, aborted(f"run {uuid4()}", otherwise="go-on", evidence=unknown))
+    assert answer["answer"] == "go-on"
+    person = server.person("operator", tenant=tenant)
+    incident = (await person.get(f"/v1/incidents/{answer['incident']}")).json()
+    assert incident["state"] == "failed"
+    assert incident["note"] == answer["words"]
+    assert incident["note"].endswith("its engine does not wait for a person")
+    assert "held" not in incident["note"]
