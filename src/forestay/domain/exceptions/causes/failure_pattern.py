@@ -248,9 +248,9 @@ class PatternIndex:
             lines = lines[:before]
             own = self._expressions.names
             matched.update((name, bits << before) for name, bits in known.matched.items() if name in own)
-        found_in, bit = self._expressions.found_in, 1
+        bit = 1
         for line, lowered in zip(lines, seen.lowered, strict=False):
-            expressions = found_in(line)
+            expressions = self._expressions.found_in(line)
             if begins := behind_prefix(lowered):
                 expressions += self._anchored.found_in(line[begins:])
             for expression in expressions:
