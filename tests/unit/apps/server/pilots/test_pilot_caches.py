@@ -217,8 +217,9 @@ async def test_the_jobs_of_four_pilots_make_one_transfer(site: Site) -> None:
     content = os.urandom(300_000)
     digest = hashlib.sha256(content).hexdigest()
     with storage(content) as (address, asked, answer):
-        for gpus in (1, 2, 3, 4):
-            site.pilot("node1", gpus)
+        for pilot in [site.pilot("node1", gpus) for gpus in (1, 2, 3, 4)]:
+            # A pilot looks for a file only with the neighbours that the servers have named to it.
+            await site.said(pilot, "4 pilots on this host")
         inputs = [{"name": "in", "source": address, "sha256": digest}]
         jobs = [await site.submit(LOOK, gpus, inputs=inputs, outputs=["about"]) for gpus in (1, 2, 3, 4)]
 
