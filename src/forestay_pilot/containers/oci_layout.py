@@ -9,7 +9,6 @@ import contextlib
 import gzip
 import hashlib
 import json
-import lzma
 import os
 import shutil
 import tarfile
@@ -29,7 +28,25 @@ _PIECE = 1 << 20
 _LEAST_SIZE = 512
 _LONGEST_DOCUMENT = 4 << 20
 """What registries accept at most as a manifest."""
-_UNREADABLE = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile, UnicodeError)
+
+
+def _lzma_errors() -> tuple[type[Exception], ...]:
+    """None where Python was built without it: tarfile refuses such layers by itself there."""
+    with contextlib.suppress(ImportError):
+        import lzma
+
+        return (lzma.LZMAError,)
+    return ()
+
+
+_UNREADABLE: tuple[type[Exception], ...] = (
+    tarfile.TarError,
+    zlib.error,
+    EOFError,
+    gzip.BadGzipFile,
+    UnicodeError,
+    *_lzma_errors(),
+)
 """What a layer that is cut off or is no archive raises while it is read."""
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
 import os
 import tarfile
 from collections.abc import Callable
@@ -134,8 +132,10 @@ def test_a_layout_without_images_has_none(tmp_path: Path) -> None:
         OciLayout(str(layout.folder), "")
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, bytes])
-def test_a_layer_that_is_cut_off_is_a_corrupt_image(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize("kind", ["gzip", "bz2", "lzma", ""])
+def test_a_layer_that_is_cut_off_is_a_corrupt_image(tmp_path: Path, kind: str) -> None:
+    """Not every Python has all of them."""
+    compress: Callable[[bytes], bytes] = pytest.importorskip(kind).compress if kind else bytes
     whole = compress(layer((member("a"), os.urandom(100_000))))
     with pytest.raises(ImageError) as caught:
         unpack(tmp_path, whole[: len(whole) // 2])

@@ -151,7 +151,7 @@ print(sorted(os.environ.items()), os.read(0, 1))
 def test_a_payload_has_a_session_a_folder_and_three_files_of_its_own(
     guard: GuardLink, tmp_path: Path, at_hand: bool
 ) -> None:
-    wanted = payload(tmp_path, "python", "-I", "-S", "-c", SURROUNDINGS, program=sys.executable, at_hand=at_hand)
+    wanted = payload(tmp_path, sys.executable, "-I", "-S", "-c", SURROUNDINGS, at_hand=at_hand)
     first, files, last = outcome(guard, replace(wanted, environment=ENVIRONMENT)).log_tail.splitlines()
     adjustment = "500" if os.getuid() == 0 else first.split()[-1]
     assert first == f"True {tmp_path} {adjustment}"
