@@ -192,14 +192,16 @@ def _scancel() -> Iterator[Form]:
 
 def neutral(text: str, jobs: Sequence[str]) -> str:
     """Without what differs between two calls of the same command, and without the differences that docs/how-to/sbatch.md lists."""
+    # Before the ids, which are small numbers on a new Slurm.
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
+    text = re.sub(r"\bNice=(\d+)", r"Nice=n\1", text)
     for job in jobs:
         text = re.sub(rf"\b{job}\b", "ID", text)
     text = re.sub(r"Job \d+ to start", "Job ID to start", text)
-    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
     # The scheduler may look at one of the two jobs before it is shown, and not at the other.
     text = re.sub(r" ?\b(EligibleTime|AccrueTime|LastSchedEval|Scheduler)=\S*", "", text)
     text = re.sub(r"(CPULoad|FreeMem|LastBusyTime|TRESUsage|AllocMem|CPUAlloc)=\S*", "", text)
-    return re.sub(r"/usr/bin/(sbatch|squeue|sacct|scontrol)\b", r"\1", text)  # it names itself by its full path
+    return re.sub(r"/usr/bin/(sbatch|squeue|sacct|scontrol|scancel)\b", r"\1", text)  # it names itself by its full path
 
 
 class Room:
