@@ -293,7 +293,10 @@ class CandidateBuffers:
         wall = self.clock.now()
 
         def fit(stored: Stored) -> bool:
-            return stored.document.id not in self._taken and self._may_have(stored.document, asking, wall)
+            document = stored.document
+            if document.id in self._taken or not claimable(document, wall):
+                return False
+            return self._may_have(document, asking, wall)
 
         for lane in (
             [best] if turn else sorted((other_lane for other_lane in fed if other_lane[0] == best[0]), key=_urgency)
@@ -311,6 +314,7 @@ class CandidateBuffers:
         return None
 
     def _may_have(self, document: JobDocument, asking: _Asking, wall: int) -> bool:
+        """Whether a claimable job is given in this pass."""
         return self.eligibility.may_have(document, asking.request, asking.free, wall) and asking.gives(document)
 
     def has_none_for(self, tenant: str, free: Resources, owner: str = "") -> bool:

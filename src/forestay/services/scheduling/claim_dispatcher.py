@@ -225,7 +225,7 @@ class ClaimDispatcher(WriteListener, NewJobListener, FirstClaimer):
             for place, document in enumerate(fresh[: self.settings.look]):
                 if (
                     queue_named(document.tenant, downstream_of(document)) == request.queue
-                    and self.eligibility.may_have(document, request, free, now)
+                    and self.eligibility.suits(document, request, free, now)
                     and (turns is None or turns(document) is SlotTurn.NOW)
                 ):
                     return fresh.pop(place)

@@ -42,19 +42,16 @@ class JobEligibility:
 
     def available(self, document: JobDocument, now: int) -> bool:
         """Whether any pilot may have a job now."""
-        if not claimable(document, now):
-            return False
-        if self.seats is not None and self.seats.exhausted(document):
-            return False
-        if self.quotas is not None and self.quotas.exhausted(document):
-            return False
-        return self.suspensions is None or not self.suspensions.suspended(document)
+        return claimable(document, now) and not self._is_withheld(document)
 
     def may_have(self, document: JobDocument, request: ClaimRequest, free: Resources, now: int) -> bool:
-        """Whether a pilot that asks may have a job now, of what is left free of its resources."""
+        """Whether a pilot that asks may have a claimable job, of what is left free of its resources."""
+        return not self._is_withheld(document) and self.suits(document, request, free, now)
+
+    def suits(self, document: JobDocument, request: ClaimRequest, free: Resources, now: int) -> bool:
+        """Whether an available job is one for the pilot that asks."""
         return (
-            self.available(document, now)
-            and may_have(document, request.owner)
+            may_have(document, request.owner)
             and fits(document.resources, free)
             and ends_in_time(document, free.wall)
             and (not document.extra or self._is_suitable(document, request, now))
@@ -63,6 +60,14 @@ class JobEligibility:
     def closed(self, lane: QueueLane) -> bool:
         """Whether a quota keeps all jobs of a lane waiting: it is skipped, and its candidates are kept."""
         return self.quotas is not None and self.quotas.closed(lane)
+
+    def _is_withheld(self, document: JobDocument) -> bool:
+        """Whether all pilots must leave a job for now, for a reason that is not in its document."""
+        if self.seats is not None and self.seats.exhausted(document):
+            return True
+        if self.quotas is not None and self.quotas.exhausted(document):
+            return True
+        return self.suspensions is not None and self.suspensions.suspended(document)
 
     def _is_suitable(self, document: JobDocument, request: ClaimRequest, now: int) -> bool:
         """Whether the job neither avoids the pilot's host or site nor is left to pilots that can run its image, and the pilot satisfies its requirements."""
