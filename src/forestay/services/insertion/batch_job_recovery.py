@@ -314,7 +314,8 @@ class BatchJobRecovery:
         failed: dict[WatchedJob, BatchOutcome] = {}
         going: list[WatchedJob] = []
         self.spool.forget_cancel_calls(self.clock.now() / 1000 - self.decide_within - COMMANDS - SIGNAL_TAKES)
-        calls = self.spool.cancel_calls()
+        some_failed = any(fate(outcome) is WatchedJobAction.FAILED for outcome in outcomes.values())
+        calls = self.spool.cancel_calls() if some_failed else ()
         for job, outcome in outcomes.items():
             match fate(outcome):
                 case WatchedJobAction.GOING:
