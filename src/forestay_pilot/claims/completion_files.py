@@ -13,9 +13,8 @@ import os
 import threading
 from typing import Any
 
-_ENOUGH = (
-    64 * 1024
-)  # bytes: what is settled stays in a file as long as one of its ends is not, and would be sent again with it
+# Bytes. What is settled stays in a file as long as one of its ends is not, and would be sent again with it.
+_ENOUGH = 64 * 1024
 _END = b"]"
 
 

@@ -25,9 +25,8 @@ from forestay_pilot.process import libc
 _CLONE_VM = 0x100
 _CLONE_VFORK = 0x4000
 _CONTEXT = 1024  # bytes; glibc's takes 968
-_STEP = (
-    2048  # bytes of a context and its stack; where a stack is too short, it goes on into what steps before have used
-)
+# Bytes of a context and its stack. Where a stack is too short, it goes on into what steps before have used.
+_STEP = 2048
 _MOST_ARGUMENTS = 5
 _OFFER = b"500"
 _STANDARD = 3  # descriptors that a payload has
