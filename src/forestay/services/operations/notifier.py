@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from forestay.domain.exceptions.incidents.incident import IncidentState, IncidentStatus
+from forestay.domain.exceptions.incidents.incident import HELD_FOR_A_PERSON, IncidentState, IncidentStatus
 from forestay.domain.exceptions.incidents.notifications import (
     FIRST_LOOK,
     OVERLAP,
@@ -233,7 +233,7 @@ def _of_incident(status: IncidentStatus) -> NotificationEvent:
     owner = "" if status.group else status.owner
     topic = Topic(status.tenant, NotificationKind.WAITS, status.cause, owner)
     what = f"job {status.job[:8]}" if status.job else f"run {status.run} {status.instance}".strip()
-    words = f"{what}: {status.kind.value}, {status.note or 'held for a person'}"
+    words = f"{what}: {status.kind.value}, {status.note or HELD_FOR_A_PERSON}"
     return NotificationEvent(f"{status.id}:{status.n}", topic, status.changed, words, (status.owner,))
 
 

@@ -89,6 +89,8 @@ class IncidentState(StrEnum):
 
 CLOSED = frozenset({IncidentState.COMPLETE, IncidentState.IGNORED, IncidentState.FAILED})
 """States that need no further action."""
+HELD_FOR_A_PERSON = "held for a person"
+"""How the reason of an incident that waits for a person ends."""
 
 
 @dataclass(frozen=True, slots=True)

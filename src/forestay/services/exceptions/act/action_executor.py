@@ -16,6 +16,7 @@ from forestay.domain.exceptions.incidents.exception_policy import ExceptionActio
 from forestay.domain.exceptions.incidents.exception_type import CONSTRAINTS
 from forestay.domain.exceptions.incidents.incident import (
     CLOSED,
+    HELD_FOR_A_PERSON,
     OWN_ENGINE,
     Incident,
     IncidentState,
@@ -382,7 +383,7 @@ class SingleStepRunner:
                 continue
             if state is PlaybookRunState.COMPLETE and step.incident.kind in CONSTRAINTS:
                 await self.playbooks.lift(step.incident)
-            note = end.detail or ("held for a person" if state is PlaybookRunState.HELD else "")
+            note = end.detail or (HELD_FOR_A_PERSON if state is PlaybookRunState.HELD else "")
             moved.append((known.status.moved(STANDS[state], now=now, n=step.n, note=note), known.version))
         results = await incidents.put_statuses(moved) if moved else ()
         details = {step.incident.id: end.detail for step, end in zip(asked, ends, strict=True)}

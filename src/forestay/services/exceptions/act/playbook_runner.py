@@ -11,6 +11,7 @@ from forestay.domain.exceptions.incidents.dispatcher import can_roll_back
 from forestay.domain.exceptions.incidents.exception_type import CONSTRAINTS, RAISED
 from forestay.domain.exceptions.incidents.incident import (
     CLOSED,
+    HELD_FOR_A_PERSON,
     OWN_ENGINE,
     Incident,
     IncidentState,
@@ -127,7 +128,7 @@ class PlaybookRunner:
             stored = (await self.incidents.get_statuses([incident])).get(incident)
             if stored is None or stored.status.n > n or stored.status.state in CLOSED:
                 return
-            note = reason or ("held for a person" if state is PlaybookRunState.HELD else "")
+            note = reason or (HELD_FOR_A_PERSON if state is PlaybookRunState.HELD else "")
             if held:
                 note = f"{note}; suspended: {', '.join(held)}" if note else f"suspended: {', '.join(held)}"
             moved = stored.status.moved(STANDS[state], now=self.clock.now(), n=n, note=note)

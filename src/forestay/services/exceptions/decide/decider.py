@@ -22,7 +22,14 @@ from forestay.domain.exceptions.incidents.default_policy import (
 from forestay.domain.exceptions.incidents.dispatcher import Dispatcher, FailureRoute, can_roll_back
 from forestay.domain.exceptions.incidents.exception_policy import ExceptionAction, ExceptionPolicy
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import DEFAULT_POLICY, OWN_ENGINE, PLAYBOOK, Decision, Incident
+from forestay.domain.exceptions.incidents.incident import (
+    DEFAULT_POLICY,
+    HELD_FOR_A_PERSON,
+    OWN_ENGINE,
+    PLAYBOOK,
+    Decision,
+    Incident,
+)
 from forestay.domain.jobs.claim import needs_person
 from forestay.domain.jobs.job_document import JobDocument
 from forestay.domain.playbooks.action import ActionKind, ActionTarget, RetryByPolicy, Rollback, Steer
@@ -168,7 +175,7 @@ def _default(
 _WORDS = {
     ExceptionAction.IGNORE: "no rule matches; ignored by the default policy",
     ExceptionAction.RETRY: "no rule matches; retried by the default retry policy",
-    ExceptionAction.HOLD: "no rule answers; held for a person",
+    ExceptionAction.HOLD: f"no rule answers; {HELD_FOR_A_PERSON}",
     ExceptionAction.FAIL: "no rule matches; failed by the default policy",
 }
 
@@ -195,7 +202,7 @@ def decision_by_rule(
     ]
     detail = {"rule_set": str(by.rule_set), "version": by.version, "tree": str(by.key), "path": path, **(seen or {})}
     if ruling.verdict is ConditionVerdict.ERROR:
-        reason = f"rule {ruling.flagged} of {by.rule_set} has an evaluation error ({by.walk.path[-1].message}); held for a person"
+        reason = f"rule {ruling.flagged} of {by.rule_set} has an evaluation error ({by.walk.path[-1].message}); {HELD_FOR_A_PERSON}"
         return _held(incident, f"{by.rule_set}#{ruling.flagged}", reason, detail, now, n)
     name = f"{by.rule_set}#{ruling.rule}"
     if isinstance(playbook, str):

@@ -25,7 +25,7 @@ from forestay.domain.exceptions.incidents.engine_run import (
     taken,
 )
 from forestay.domain.exceptions.incidents.exception_type import ExceptionType
-from forestay.domain.exceptions.incidents.incident import CLOSED, IncidentState, IncidentStatus
+from forestay.domain.exceptions.incidents.incident import CLOSED, HELD_FOR_A_PERSON, IncidentState, IncidentStatus
 from forestay.domain.exceptions.incidents.retry_policy import with_verdict
 from forestay.formats.rules.evidence_json import evidence_to_json, finding_to_json, read_evidence
 from forestay.ports.clock import Clock
@@ -126,7 +126,7 @@ class EngineEventIntake:
 
     async def _close(self, stored: StoredIncidentStatus) -> IncidentStatus | None:
         """Close an incident whose answer nobody waits for any more; None if it is being answered at this moment."""
-        reason = stored.status.note.removesuffix("held for a person").rstrip("; ")
+        reason = stored.status.note.removesuffix(HELD_FOR_A_PERSON).rstrip("; ")
         words = "; ".join(filter(None, [reason, "its engine does not wait for a person"]))
         moved = stored.status.moved(IncidentState.FAILED, now=self.clock.now(), note=words)
         (result,) = await self.incidents.put_statuses([(moved, stored.version)])
